@@ -16,7 +16,8 @@ class Member:
     """Carries out the steps that name one consumer, in order; between them it polls with all partitions paused.
 
     An agent derives from it and brings the client's calls (the methods below that raise NotImplementedError, all called on
-    this thread). It calls revoked and lost from the client's rebalance callbacks.
+    this thread). It calls revoked and lost from the client's rebalance callbacks, or take where the callback has to commit
+    in its own way.
     """
 
     def __init__(self, request, answers):
@@ -67,10 +68,15 @@ class Member:
 
     def revoked(self, partitions):
         """A rebalance takes these partitions away: what was read of them is committed, once."""
+        offsets = self.take(partitions)
+        if offsets:
+            self.commit(offsets)
+
+    def take(self, partitions):
+        """Forgets the partitions and returns {partition: offset} to commit for them: nothing when the member closes."""
         offsets = {p: self._written[p] for p in partitions if p in self._written}
         self.lost(partitions)
-        if offsets and not self._closing:
-            self.commit(offsets)
+        return {} if self._closing else offsets
 
     def lost(self, partitions):
         """These partitions are somebody else's already."""

@@ -139,6 +139,8 @@ class BrokerSteps:
                 "max.in.flight.requests.per.connection": 5 if idempotent else 1,
                 "linger.ms": 10,
                 "batch.size": 256 * 1024,
+                # A record may be larger than the broker's limit for a batch as long as it compresses well.
+                "message.max.bytes": 4 * 1024 * 1024,
                 "message.timeout.ms": request.get("timeout_ms", STEP_SECONDS * 1000),
             }
         )

@@ -130,6 +130,8 @@ final class BrokerSteps implements AutoCloseable {
         config.put(ProducerConfig.MAX_IN_FLIGHT_REQUESTS_PER_CONNECTION, idempotent ? 5 : 1);
         config.put(ProducerConfig.LINGER_MS_CONFIG, 10);
         config.put(ProducerConfig.BATCH_SIZE_CONFIG, 128 * 1024);
+        // A record may be larger than the broker's limit for a batch as long as it compresses well.
+        config.put(ProducerConfig.MAX_REQUEST_SIZE_CONFIG, 4 * 1024 * 1024);
         config.put(ProducerConfig.BUFFER_MEMORY_CONFIG, 64L * 1024 * 1024);
         config.put(ProducerConfig.DELIVERY_TIMEOUT_MS_CONFIG, (int) timeout(request));
 

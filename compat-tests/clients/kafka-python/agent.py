@@ -1,0 +1,303 @@
+"""The agent of kafka-python: carries out the steps that the driver sends and reports what the client said. It decides
+nothing and checks nothing. The protocol is compat-tests/PROTOCOL.md.
+"""
+
+import logging
+import pathlib
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+
+import kafka
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
+from kafka import errors
+from kafka.admin import ConfigResource, ConfigResourceType, OffsetSpec
+from kafka.consumer.subscription_state import AsyncConsumerRebalanceListener
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+
+from pyagent import protocol, recordfile
+from pyagent.member import Member
+from pyagent.protocol import Unsupported
+
+STEP_SECONDS = 60
+STRATEGIES = {
+    "range": RangePartitionAssignor,
+    "roundrobin": RoundRobinPartitionAssignor,
+    "sticky": StickyPartitionAssignor,
+    "cooperative-sticky": CooperativeStickyAssignor,
+}
+
+
+def consumed(polled):
+    """The tuples of recordfile for what poll returned."""
+    return [
+        (r.partition, r.offset, r.timestamp, r.key, r.value, r.headers) for records in polled.values() for r in records
+    ]
+
+
+def raise_for(code, what):
+    error = errors.for_code(code)
+    if error is not errors.NoError:
+        raise error(what)
+
+
+class Listener(AsyncConsumerRebalanceListener):
+    """The client calls a listener on its own event loop, where only an asynchronous commit can be waited for."""
+
+    def __init__(self, member):
+        self._member = member
+
+    async def on_partitions_revoked(self, revoked):
+        offsets = self._member.take([p.partition for p in revoked])
+        if offsets:
+            await self._member.commit_async(offsets)
+
+    async def on_partitions_assigned(self, assigned):
+        pass
+
+    async def on_partitions_lost(self, lost):
+        self._member.lost([p.partition for p in lost])
+
+
+class GroupMember(Member):
+    def __init__(self, bootstrap, request, answers):
+        self._bootstrap = bootstrap
+        super().__init__(request, answers)
+
+    def open(self, request):
+        if request.get("protocol", "classic") != "classic":
+            raise Unsupported("the client has no group protocol but the classic one")
+        strategy = request.get("strategy", "range")
+        if strategy not in STRATEGIES:
+            raise Unsupported("the client has no assignor %s" % strategy)
+        self._consumer = KafkaConsumer(
+            bootstrap_servers=self._bootstrap,
+            group_id=request["group"],
+            group_instance_id=request.get("instance"),
+            partition_assignment_strategy=[STRATEGIES[strategy]],
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            isolation_level="read_uncommitted",
+            session_timeout_ms=10000,
+            heartbeat_interval_ms=500,
+        )
+        self._consumer.subscribe([request["topic"]], listener=Listener(self))
+
+    def poll(self, seconds):
+        return consumed(self._consumer.poll(timeout_ms=int(seconds * 1000)))
+
+    def pause_all(self):
+        self._consumer.pause(*self._consumer.assignment())
+
+    def resume_all(self):
+        self._consumer.resume(*self._consumer.paused())
+
+    def assignment(self):
+        return [p.partition for p in self._consumer.assignment()]
+
+    def commit(self, offsets):
+        self._consumer.commit(self._to_commit(offsets), timeout_ms=STEP_SECONDS * 1000)
+
+    def commit_async(self, offsets):
+        return self._consumer.commit_async(self._to_commit(offsets))
+
+    def _to_commit(self, offsets):
+        return {TopicPartition(self.topic, p): OffsetAndMetadata(offset, "", -1) for p, offset in offsets.items()}
+
+    def in_rebalance(self, error):
+        # The client wraps the broker's refusal.
+        wrapped = error.args[0] if isinstance(error, errors.CommitFailedError) and error.args else error
+        return isinstance(wrapped, errors.RebalanceInProgressError)
+
+    def close(self):
+        self._consumer.close(autocommit=False)
+
+
+class BrokerSteps:
+    """The steps that need no group member."""
+
+    def __init__(self, bootstrap):
+        self._bootstrap = bootstrap
+        self._client = None
+
+    def steps(self):
+        return {
+            "create-topic": self.create_topic,
+            "produce": self.produce,
+            "seek-time": self.seek_time,
+            "describe-topic": self.describe_topic,
+            "describe-configs": self.describe_configs,
+            "describe-group": self.describe_group,
+            "lag": self.lag,
+            "delete-topic": self.delete_topic,
+            "delete-group": self.delete_group,
+        }
+
+    def _admin(self):
+        if self._client is None:
+            self._client = KafkaAdminClient(bootstrap_servers=self._bootstrap, request_timeout_ms=STEP_SECONDS * 1000)
+        return self._client
+
+    def create_topic(self, request):
+        options = {
+            "num_partitions": request["partitions"],
+            "replication_factor": 1,
+            "configs": request.get("configs", {}),
+        }
+        self._admin().create_topics({request["topic"]: options}, wait_for_metadata=True)
+
+    def produce(self, request):
+        idempotent = request.get("idempotent", False)
+        acks = request.get("acks", "all")
+        producer = KafkaProducer(
+            bootstrap_servers=self._bootstrap,
+            compression_type=None if request["codec"] == "none" else request["codec"],
+            enable_idempotence=idempotent,
+            acks=acks if acks == "all" else int(acks),
+            # Without sequence numbers a retry could overtake a later request.
+            max_in_flight_requests_per_connection=5 if idempotent else 1,
+            linger_ms=10,
+            batch_size=128 * 1024,
+            # A record may be larger than the broker's limit for a batch as long as it compresses well.
+            max_request_size=4 * 1024 * 1024,
+            delivery_timeout_ms=request.get("timeout_ms", STEP_SECONDS * 1000),
+        )
+        topic, send = request["topic"], producer.send
+        failures = []
+        offsets = {}
+        count = 0
+
+        def acknowledged(metadata):
+            nonlocal count
+            count += 1
+            # Acknowledgements of a partition come in the order of its offsets.
+            offsets[metadata.partition] = metadata.offset
+
+        sent = 0
+        try:
+            for partition, timestamp, key, value, headers in recordfile.read(request["file"]):
+                future = send(
+                    topic,
+                    value,
+                    key,
+                    headers,
+                    partition if partition >= 0 else None,
+                    timestamp if timestamp >= 0 else None,
+                )
+                future.add_callback(acknowledged)
+                future.add_errback(failures.append)
+                sent += 1
+                if failures:
+                    break
+            producer.flush(STEP_SECONDS)
+        finally:
+            producer.close(STEP_SECONDS)
+        if failures:
+            raise failures[0]
+        if count != sent:
+            raise TimeoutError("%d of %d records are not acknowledged" % (sent - count, sent))
+        results = {"count": count}
+        known = {str(partition): offset for partition, offset in sorted(offsets.items()) if offset >= 0}
+        if known:
+            results["offsets"] = known
+        return results
+
+    def seek_time(self, request):
+        topic, wanted = request["topic"], request["count"]
+        deadline = time.monotonic() + request.get("timeout_ms", STEP_SECONDS * 1000) / 1000
+        consumer = KafkaConsumer(
+            bootstrap_servers=self._bootstrap,
+            group_id=None,
+            enable_auto_commit=False,
+            auto_offset_reset="none",
+        )
+        try:
+            times = {TopicPartition(topic, p): request["timestamp"] for p in consumer.partitions_for_topic(topic) or ()}
+            found = consumer.offsets_for_times(times, timeout_ms=STEP_SECONDS * 1000)
+            starts = {p: start.offset for p, start in found.items() if start is not None and start.offset >= 0}
+            consumer.assign(list(starts))
+            for partition, offset in starts.items():
+                consumer.seek(partition, offset)
+            written = 0
+            with recordfile.Writer(request["out"]) as out:
+                while starts and written < wanted and time.monotonic() < deadline:
+                    records = consumed(consumer.poll(timeout_ms=200))
+                    for record in records:
+                        out.write(record)
+                    written += len(records)
+        finally:
+            consumer.close()
+        return {"offsets": {str(p.partition): starts.get(p, -1) for p in sorted(times)}}
+
+    def describe_topic(self, request):
+        (topic,) = self._admin().describe_topics([request["topic"]])
+        raise_for(topic["error_code"], request["topic"])
+        partitions = []
+        for p in sorted(topic["partitions"], key=lambda p: p["partition_index"]):
+            raise_for(p["error_code"], "partition %d" % p["partition_index"])
+            partitions.append(
+                {
+                    "id": p["partition_index"],
+                    "leader": p["leader_id"],
+                    "replicas": p["replica_nodes"],
+                    "isr": p["isr_nodes"],
+                }
+            )
+        return {"partitions": partitions}
+
+    def describe_configs(self, request):
+        topic = request["topic"]
+        described = self._admin().describe_configs([ConfigResource(ConfigResourceType.TOPIC, topic)], config_filter="all")
+        return {"configs": {name: config["value"] for name, config in described["topic"][topic].items()}}
+
+    def describe_group(self, request):
+        group = self._admin().describe_groups([request["group"]])[request["group"]]
+        if group["error"] is not None:
+            raise RuntimeError(group["error"])
+        return {"state": group["group_state"], "members": len(group["members"])}
+
+    def lag(self, request):
+        group, topic = request["group"], request["topic"]
+        committed = {
+            partition: offset.offset
+            for partition, offset in self._admin().list_group_offsets(group)[group].items()
+            if partition.topic == topic and offset.offset >= 0
+        }
+        lag = {}
+        if committed:
+            ends = self._admin().list_partition_offsets({partition: OffsetSpec.LATEST for partition in committed})
+            lag = {str(partition.partition): end.offset - committed[partition] for partition, end in ends.items()}
+        return {"lag": lag}
+
+    def delete_topic(self, request):
+        self._admin().delete_topics([request["topic"]], timeout_ms=STEP_SECONDS * 1000)
+
+    def delete_group(self, request):
+        result = self._admin().delete_groups([request["group"]])[request["group"]]
+        if result != "OK":
+            raise RuntimeError(result)
+
+
+def main():
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
+    bootstrap = protocol.arguments().bootstrap
+    hello = {
+        "client": "kafka-python",
+        "version": kafka.__version__,
+        # It refuses a header without value, and a record that has neither key nor value.
+        "cannot": ["null-header-value", "null-value"],
+        "note": "the client refuses a record with neither key nor value; null values are left out",
+    }
+    protocol.serve(
+        hello,
+        BrokerSteps(bootstrap).steps(),
+        lambda request, answers: GroupMember(bootstrap, request, answers),
+    )
+
+
+if __name__ == "__main__":
+    main()
