@@ -47,6 +47,7 @@ func (f *franz) open(r agent.Request) (any, error) {
 		kgo.BlockRebalanceOnPoll(),
 		kgo.Balancers(balancer),
 		kgo.FetchMaxWait(500 * time.Millisecond),
+		kgo.HeartbeatInterval(300 * time.Millisecond), // how soon a member hears of a rebalance
 		kgo.OnPartitionsAssigned(func(_ context.Context, _ *kgo.Client, parts map[string][]int32) {
 			m.mu.Lock()
 			defer m.mu.Unlock()

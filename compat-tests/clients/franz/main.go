@@ -124,7 +124,6 @@ func (f *franz) produce(r agent.Request) (any, error) {
 		kgo.RecordPartitioner(byPartition{kgo.StickyKeyPartitioner(nil)}),
 		kgo.ProducerLinger(5 * time.Millisecond),
 		kgo.MaxBufferedRecords(50_000),
-		kgo.RecordDeliveryTimeout(stepTimeout),
 	}
 	if !r.Idempotent || r.Acks == "0" || r.Acks == "1" {
 		opts = append(opts, kgo.DisableIdempotentWrite(), kgo.MaxProduceRequestsInflightPerBroker(1))
@@ -158,7 +157,13 @@ func (f *franz) produce(r agent.Request) (any, error) {
 			offsets[rec.Partition] = rec.Offset
 		}
 	}
-	ctx := context.Background()
+	// Not kgo's delivery timeout: it counts from a record's own timestamp, and the input's lie in the past.
+	limit := stepTimeout
+	if r.TimeoutMS > 0 {
+		limit = time.Duration(r.TimeoutMS) * time.Millisecond
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
 	records := recfile.NewReader(in, false)
 	for {
 		rec, err := records.Read()

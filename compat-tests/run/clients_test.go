@@ -1,0 +1,176 @@
+//go:build compat
+
+package run
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"millrace/compat-tests/launch"
+)
+
+// number reads a count from the environment.
+func number(t *testing.T, name string, otherwise int) int {
+	text := os.Getenv(name)
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 0 {
+		t.Fatalf("%s=%q is no count", name, text)
+	}
+	return n
+}
+
+// bigInputs makes each kind of big input once, when it is first asked for.
+type bigInputs struct {
+	dir   string
+	limit int // -1: none
+	mu    sync.Mutex
+	made  map[string]int
+}
+
+func (b *bigInputs) get(kind string) (path string, count int, err error) {
+	if b.limit == 0 {
+		return "", 0, nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	path = filepath.Join(b.dir, kind)
+	if n, ok := b.made[kind]; ok {
+		return path, n, nil
+	}
+	switch kind {
+	case "go-sources":
+		root, err := exec.Command("go", "env", "GOROOT").Output()
+		if err != nil {
+			return "", 0, fmt.Errorf("go env GOROOT: %w", err)
+		}
+		count, err = writeGoSources(path, strings.TrimSpace(string(root)), max(b.limit, 0))
+		if err == nil && count == 0 {
+			err = fmt.Errorf("no Go sources below %s", root)
+		}
+		if err != nil {
+			return "", 0, err
+		}
+	case "events":
+		if count = 200_000; b.limit > 0 {
+			count = min(count, b.limit)
+		}
+		if err := writeEvents(path, count); err != nil {
+			return "", 0, err
+		}
+	default:
+		return "", 0, fmt.Errorf("there is no big input %q", kind)
+	}
+	b.made[kind] = count
+	return path, count, nil
+}
+
+// TestClients leads every client below clients/ through the scenario and writes the table.
+func TestClients(t *testing.T) {
+	root, err := launch.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	clients, err := Clients(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(clients) == 0 {
+		t.Fatal("no client has an agents.json")
+	}
+	bootstrap, name := launch.ForTest(t)
+	t.Logf("broker: %s at %s", name, bootstrap)
+	records := number(t, "MILLRACE_COMPAT_RECORDS", 20_000)
+	big := &bigInputs{dir: t.TempDir(), limit: number(t, "MILLRACE_COMPAT_BIG_RECORDS", -1), made: make(map[string]int)}
+
+	var mu sync.Mutex
+	var rows []Row
+	t.Run("all", func(t *testing.T) {
+		for i, c := range clients {
+			t.Run(c.Name, func(t *testing.T) {
+				t.Parallel()
+				row := lead(t, root, bootstrap, c, records, big, fmt.Sprintf("%d-%d", time.Now().UnixMilli(), i))
+				mu.Lock()
+				defer mu.Unlock()
+				rows = append(rows, row)
+			})
+		}
+	})
+	table := os.Getenv("MILLRACE_COMPAT_TABLE")
+	if table == "" && os.Getenv("MILLRACE_TEST_BOOTSTRAP") == "" {
+		table = filepath.Join(root, "compat-tests", "README.md")
+	}
+	if table != "" && len(rows) > 0 {
+		if err := UpdateTable(table, rows); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// lead runs the scenario for one client and makes a subtest of each step.
+func lead(t *testing.T, root, bootstrap string, c Client, records int, big *bigInputs, tag string) Row {
+	path, count, err := big.get(c.Input)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Records > 0 {
+		records = min(records, c.Records)
+	}
+	begin := time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
+	defer cancel()
+	results, a, err := Run(ctx, Spec{Root: root, Dir: t.TempDir(), Bootstrap: bootstrap, Client: c, Records: records, BigInput: path, BigCount: count,
+		Tag: c.Name + "-" + tag, Report: func(r Result) {
+			t.Logf("%-16s %-18s %-12s %8.2fs", r.Step, r.Flavour, [...]string{"", "ok", "no call", "FAILS"}[r.Outcome], r.Took.Seconds())
+		}})
+	row := Row{Client: c.Name, Records: records, Flavours: []string{Flavour{}.String()}, Results: results}
+	for _, f := range c.Flavours {
+		row.Flavours = append(row.Flavours, f.String())
+	}
+	if a != nil {
+		row.Client, row.Version = a.Hello.Client, a.Hello.Version
+		if len(a.Hello.Cannot) > 0 {
+			row.Remarks = append(row.Remarks, "its input is without "+strings.Join(a.Hello.Cannot, ", "))
+		}
+		for _, text := range []string{a.Hello.NoCommitOnRevoke, a.Hello.Note} {
+			if text != "" {
+				row.Remarks = append(row.Remarks, text)
+			}
+		}
+	}
+	ran := make(map[string]bool)
+	for _, r := range results {
+		ran[r.Step] = true
+		t.Run(strings.TrimSpace(r.Step+" "+r.Flavour), func(t *testing.T) {
+			switch r.Outcome {
+			case Failed:
+				t.Error(r.Detail)
+			case Unsupported:
+				t.Logf("no call: %s", r.Detail)
+			}
+		})
+	}
+	for _, step := range Steps {
+		if !ran[step] && !(step == "real input" && path == "") {
+			t.Errorf("the scenario did not reach %q", step)
+		}
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	if t.Failed() && a != nil {
+		t.Logf("the agent's log:\n%s", a.Log())
+	}
+	t.Logf("%s took %.1f s", c.Name, time.Since(begin).Seconds())
+	return row
+}
