@@ -1,0 +1,32 @@
+package config
+
+// groupKeys are the group configs, sorted by name.
+var groupKeys = []Key{
+	{Name: "consumer.assignment.interval.ms", Type: Int, Default: "1000", Rule: Rule{Kind: AtLeast}, Synonyms: "group.consumer.assignment.interval.ms", Effect: Waiting, Reason: "the consumer group protocol"},
+	{Name: "consumer.assignor.offload.enable", Type: Boolean, Default: "true", Internal: true, Synonyms: "group.consumer.assignor.offload.enable", Effect: Waiting, Reason: "the consumer group protocol"},
+	{Name: "consumer.heartbeat.interval.ms", Type: Int, Default: "5000", Rule: Rule{Kind: AtLeast, Min: 1}, Synonyms: "group.consumer.heartbeat.interval.ms", Effect: Waiting, Reason: "the consumer group protocol"},
+	{Name: "consumer.session.timeout.ms", Type: Int, Default: "45000", Rule: Rule{Kind: AtLeast, Min: 1}, Synonyms: "group.consumer.session.timeout.ms", Effect: Waiting, Reason: "the consumer group protocol"},
+	{Name: "errors.deadletterqueue.copy.record.enable", Type: Boolean, Default: "false", Effect: Waiting, Reason: "share groups"},
+	{Name: "errors.deadletterqueue.topic.name", Type: String, Effect: Waiting, Reason: "share groups"},
+	{Name: "share.assignment.interval.ms", Type: Int, Default: "1000", Rule: Rule{Kind: AtLeast}, Synonyms: "group.share.assignment.interval.ms", Effect: Waiting, Reason: "share groups"},
+	{Name: "share.assignor.offload.enable", Type: Boolean, Default: "true", Internal: true, Synonyms: "group.share.assignor.offload.enable", Effect: Waiting, Reason: "share groups"},
+	{Name: "share.auto.offset.reset", Type: String, Default: "latest", Rule: Rule{Kind: AutoOffsetReset}, Effect: Waiting, Reason: "share groups"},
+	{Name: "share.delivery.count.limit", Type: Int, Default: "5", Rule: Rule{Kind: AtLeast, Min: 2}, Synonyms: "group.share.delivery.count.limit", Effect: Waiting, Reason: "share groups"},
+	{Name: "share.heartbeat.interval.ms", Type: Int, Default: "5000", Rule: Rule{Kind: AtLeast, Min: 1}, Synonyms: "group.share.heartbeat.interval.ms", Effect: Waiting, Reason: "share groups"},
+	{Name: "share.isolation.level", Type: String, Default: "read_uncommitted", Rule: Rule{Kind: OneOf, Words: "read_committed,read_uncommitted"}, Effect: Waiting, Reason: "share groups"},
+	{Name: "share.partition.max.record.locks", Type: Int, Default: "2000", Rule: Rule{Kind: AtLeast, Min: 100}, Synonyms: "group.share.partition.max.record.locks", Effect: Waiting, Reason: "share groups"},
+	{Name: "share.record.lock.duration.ms", Type: Int, Default: "30000", Rule: Rule{Kind: AtLeast, Min: 1000}, Synonyms: "group.share.record.lock.duration.ms", Effect: Waiting, Reason: "share groups"},
+	{Name: "share.renew.acknowledge.enable", Type: Boolean, Default: "true", Effect: Waiting, Reason: "share groups"},
+	{Name: "share.session.timeout.ms", Type: Int, Default: "45000", Rule: Rule{Kind: AtLeast, Min: 1}, Synonyms: "group.share.session.timeout.ms", Effect: Waiting, Reason: "share groups"},
+	{Name: "streams.acceptable.recovery.lag", Type: Long, Default: "10000", Rule: Rule{Kind: AtLeast}, Internal: true, Synonyms: "group.streams.acceptable.recovery.lag", Effect: Waiting, Reason: "streams groups"},
+	{Name: "streams.assignment.interval.ms", Type: Int, Default: "1000", Rule: Rule{Kind: AtLeast}, Synonyms: "group.streams.assignment.interval.ms", Effect: Waiting, Reason: "streams groups"},
+	{Name: "streams.assignor.name", Type: String, Null: true, Synonyms: "group.streams.assignors", Effect: Waiting, Reason: "streams groups"},
+	{Name: "streams.assignor.offload.enable", Type: Boolean, Default: "true", Internal: true, Synonyms: "group.streams.assignor.offload.enable", Effect: Waiting, Reason: "streams groups"},
+	{Name: "streams.heartbeat.interval.ms", Type: Int, Default: "5000", Rule: Rule{Kind: AtLeast, Min: 1}, Synonyms: "group.streams.heartbeat.interval.ms", Effect: Waiting, Reason: "streams groups"},
+	{Name: "streams.initial.rebalance.delay.ms", Type: Int, Default: "3000", Rule: Rule{Kind: AtLeast}, Synonyms: "group.streams.initial.rebalance.delay.ms", Effect: Waiting, Reason: "streams groups"},
+	{Name: "streams.num.standby.replicas", Type: Int, Default: "0", Rule: Rule{Kind: AtLeast}, Synonyms: "group.streams.num.standby.replicas", Effect: Waiting, Reason: "streams groups"},
+	{Name: "streams.num.warmup.replicas", Type: Int, Default: "2", Rule: Rule{Kind: AtLeast}, Internal: true, Synonyms: "group.streams.num.warmup.replicas", Effect: Waiting, Reason: "streams groups"},
+	{Name: "streams.rack.aware.assignment.tags", Type: List, Rule: Rule{Kind: Distinct}, Importance: Low, Synonyms: "group.streams.rack.aware.assignment.tags", Effect: Waiting, Reason: "streams groups"},
+	{Name: "streams.session.timeout.ms", Type: Int, Default: "45000", Rule: Rule{Kind: AtLeast, Min: 1}, Synonyms: "group.streams.session.timeout.ms", Effect: Waiting, Reason: "streams groups"},
+	{Name: "streams.task.offset.interval.ms", Type: Int, Default: "60000", Rule: Rule{Kind: AtLeast, Min: 1}, Internal: true, Synonyms: "group.streams.task.offset.interval.ms", Effect: Waiting, Reason: "streams groups"},
+}

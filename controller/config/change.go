@@ -1,0 +1,253 @@
+package config
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// Op is an operation of IncrementalAlterConfigs (KIP-339).
+type Op int8
+
+const (
+	OpSet      Op = 0
+	OpDelete   Op = 1
+	OpAppend   Op = 2
+	OpSubtract Op = 3
+)
+
+// maxListLength is the longest value that APPEND may make.
+const maxListLength = 32767
+
+// ListOp gives the value after APPEND or SUBTRACT of items: current is what the
+// resource itself holds, or what it inherits if it holds nothing. APPEND leaves
+// out what is there already, SUBTRACT of what is absent changes nothing. k is
+// nil for a config that the catalogue does not know.
+func ListOp(k *Key, name string, op Op, current, items string) (string, error) {
+	if k == nil || k.Type != List {
+		return "", &Error{Message: fmt.Sprintf("Can't %s to key %s because its type is not LIST.", opName(op), name)}
+	}
+	list := SplitList(current)
+	for _, item := range SplitList(items) {
+		switch op {
+		case OpAppend:
+			if !contains(list, item) {
+				list = append(list[:len(list):len(list)], item)
+			}
+		case OpSubtract:
+			kept := make([]string, 0, len(list))
+			for _, x := range list {
+				if x != item {
+					kept = append(kept, x)
+				}
+			}
+			list = kept
+		default:
+			return "", &Error{Message: fmt.Sprintf("Unknown operation %d on key %s", op, name), Request: true}
+		}
+	}
+	v := strings.Join(list, ",")
+	if op == OpAppend && len(v) > maxListLength {
+		return "", &Error{Message: fmt.Sprintf("The configuration value cannot be added because it exceeds the maximum value size of %d bytes.", maxListLength)}
+	}
+	return v, nil
+}
+
+func opName(op Op) string {
+	switch op {
+	case OpAppend:
+		return "APPEND"
+	case OpSubtract:
+		return "SUBTRACT"
+	case OpSet:
+		return "SET"
+	}
+	return "DELETE"
+}
+
+// CheckTopic judges all that a topic sets itself: each value, and how they fit
+// together. own are the names it sets, in the order to check them in.
+func CheckTopic(st *Static, defaultDyn, brokerDyn, topic Getter, own []string) error {
+	for _, name := range own {
+		k, ok := Lookup(Topic, name)
+		if !ok {
+			return &Error{Message: "Unknown topic config name: " + name}
+		}
+		v, _ := topic.get(name)
+		if err := k.Check(v); err != nil {
+			return err
+		}
+	}
+	c, err := EffectiveTopic(st, defaultDyn, brokerDyn, topic)
+	if err != nil {
+		return &Error{Message: err.Error()}
+	}
+	if c.MinCompactionLagMs > c.MaxCompactionLagMs {
+		return &Error{Message: fmt.Sprintf("conflict topic config setting min.compaction.lag.ms (%d) > max.compaction.lag.ms (%d)", c.MinCompactionLagMs, c.MaxCompactionLagMs)}
+	}
+	if c.RemoteStorageEnable {
+		return &Error{Message: "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage."}
+	}
+	return nil
+}
+
+// CheckBroker judges a change of a running broker's config. A nil value deletes
+// it; clusterDefault says that the change is to the default of all brokers. A
+// config that the catalogue does not know is accepted, as in Kafka.
+func CheckBroker(name string, value *string, clusterDefault bool) error {
+	base, prefixed := name, false
+	if rest, ok := strings.CutPrefix(name, "listener.name."); ok {
+		if _, key, ok := strings.Cut(rest, "."); ok {
+			base, prefixed = key, true
+		}
+	}
+	if value != nil {
+		if err := RefusedProtection(name, *value); err != nil {
+			return &Error{Message: err.Error(), Request: true}
+		}
+	}
+	k, ok := Lookup(Broker, base)
+	switch {
+	case !ok:
+		return nil
+	case k.Update == ReadOnly:
+		return &Error{Message: fmt.Sprintf("Cannot update these configs dynamically: Set(%s)", name), Request: true}
+	case clusterDefault && (k.Update == PerBroker || prefixed):
+		return &Error{Message: fmt.Sprintf("Cannot update these configs at default cluster level, broker id must be specified: Set(%s)", name), Request: true}
+	case value == nil:
+		return nil
+	}
+	if err := k.Check(*value); err != nil {
+		return &Error{Message: err.Error(), Request: true}
+	}
+	return nil
+}
+
+// groupLimits are the broker configs that bound a group config.
+var groupLimits = []struct{ name, least, most string }{
+	{"consumer.assignment.interval.ms", "group.consumer.min.assignment.interval.ms", "group.consumer.max.assignment.interval.ms"},
+	{"consumer.heartbeat.interval.ms", "group.consumer.min.heartbeat.interval.ms", "group.consumer.max.heartbeat.interval.ms"},
+	{"consumer.session.timeout.ms", "group.consumer.min.session.timeout.ms", "group.consumer.max.session.timeout.ms"},
+	{"share.assignment.interval.ms", "group.share.min.assignment.interval.ms", "group.share.max.assignment.interval.ms"},
+	{"share.delivery.count.limit", "group.share.min.delivery.count.limit", "group.share.max.delivery.count.limit"},
+	{"share.heartbeat.interval.ms", "group.share.min.heartbeat.interval.ms", "group.share.max.heartbeat.interval.ms"},
+	{"share.partition.max.record.locks", "group.share.min.partition.max.record.locks", "group.share.max.partition.max.record.locks"},
+	{"share.record.lock.duration.ms", "group.share.min.record.lock.duration.ms", "group.share.max.record.lock.duration.ms"},
+	{"share.session.timeout.ms", "group.share.min.session.timeout.ms", "group.share.max.session.timeout.ms"},
+	{"streams.assignment.interval.ms", "group.streams.min.assignment.interval.ms", "group.streams.max.assignment.interval.ms"},
+	{"streams.heartbeat.interval.ms", "group.streams.min.heartbeat.interval.ms", "group.streams.max.heartbeat.interval.ms"},
+	{"streams.num.standby.replicas", "", "group.streams.max.standby.replicas"},
+	{"streams.num.warmup.replicas", "", "group.streams.max.warmup.replicas"},
+	{"streams.session.timeout.ms", "group.streams.min.session.timeout.ms", "group.streams.max.session.timeout.ms"},
+	{"streams.task.offset.interval.ms", "group.streams.min.task.offset.interval.ms", ""},
+}
+
+// CheckGroup judges all that a group sets itself, against the broker's limits too.
+func CheckGroup(st *Static, defaultDyn, brokerDyn, group Getter, own []string) error {
+	l := levels{st, defaultDyn, brokerDyn}
+	for _, name := range own {
+		k, ok := Lookup(Group, name)
+		if !ok {
+			return &Error{Message: "Unknown group config name: " + name}
+		}
+		text, _ := group.get(name)
+		v, err := k.parse(text)
+		if err == nil {
+			err = k.obey(v)
+		}
+		if err != nil {
+			return err
+		}
+		for _, limit := range groupLimits {
+			if limit.name != name {
+				continue
+			}
+			if least, ok := l.number(limit.least); ok && v.num < least {
+				return &Error{Message: fmt.Sprintf("%s must be greater than or equal to %s", name, limit.least)}
+			}
+			if most, ok := l.number(limit.most); ok && v.num > most {
+				return &Error{Message: fmt.Sprintf("%s must be less than or equal to %s", name, limit.most)}
+			}
+		}
+		if name == "streams.assignor.name" {
+			assignors, _ := l.broker("group.streams.assignors")
+			if !contains(SplitList(assignors), v.text) {
+				return &Error{Message: fmt.Sprintf("%s must be one of group.streams.assignors: %s", name, assignors)}
+			}
+		}
+	}
+	for _, protocol := range []string{"consumer", "share", "streams"} {
+		session, okS := l.groupNumber(group, protocol+".session.timeout.ms")
+		heartbeat, okH := l.groupNumber(group, protocol+".heartbeat.interval.ms")
+		if okS && okH && session <= heartbeat {
+			return &Error{Message: fmt.Sprintf("%s.session.timeout.ms must be greater than %s.heartbeat.interval.ms", protocol, protocol)}
+		}
+	}
+	return nil
+}
+
+// number is the value of an int or long broker config.
+func (l levels) number(name string) (int64, bool) {
+	k, ok := Lookup(Broker, name)
+	if !ok {
+		return 0, false
+	}
+	text, ok := l.broker(name)
+	if !ok {
+		return 0, false
+	}
+	v, err := k.parse(text)
+	return v.num, err == nil
+}
+
+func (l levels) groupNumber(group Getter, name string) (int64, bool) {
+	k, ok := Lookup(Group, name)
+	if !ok {
+		return 0, false
+	}
+	text, set := group.get(name)
+	if !set {
+		if text, set = l.inherited(k); !set {
+			return 0, false
+		}
+	}
+	v, err := k.parse(text)
+	return v.num, err == nil
+}
+
+// CheckClientMetrics judges one config of a client metrics subscription (KIP-714).
+func CheckClientMetrics(name, value string) error {
+	k, ok := Lookup(ClientMetrics, name)
+	if !ok {
+		return &Error{Message: "Unknown client metrics configuration: " + name, Request: true}
+	}
+	v, err := k.parse(value)
+	if err != nil {
+		return err
+	}
+	if k.Rule.Kind == Between && (v.num < k.Rule.Min || v.num > k.Rule.Max) {
+		return &Error{Message: fmt.Sprintf("Invalid value %s for %s, interval must be between %d and %d (1 hour)", v, name, k.Rule.Min, k.Rule.Max), Request: true}
+	}
+	return k.obey(v)
+}
+
+var matchKeys = []string{"client_instance_id", "client_id", "client_software_name", "client_software_version", "client_source_address", "client_source_port"}
+
+// checkMatches takes key=regex entries. Kafka's patterns are Java's; what Go
+// cannot compile is refused here, as it could not be matched.
+func checkMatches(list []string) error {
+	for _, entry := range list {
+		key, pattern, ok := strings.Cut(entry, "=")
+		key, pattern = strings.TrimFunc(key, javaBlank), strings.TrimFunc(pattern, javaBlank)
+		if !ok {
+			return &Error{Message: "Illegal client matching pattern: " + entry}
+		}
+		if !contains(matchKeys, key) {
+			return &Error{Message: "Illegal client matching pattern: " + key}
+		}
+		if _, err := regexp.Compile(pattern); err != nil {
+			return &Error{Message: fmt.Sprintf("Illegal client matching pattern: %s: %v", pattern, err)}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,266 @@
+package config
+
+// The sources of a value in DescribeConfigs.
+const (
+	SourceTopic          int8 = 1
+	SourceDynamicBroker  int8 = 2
+	SourceDynamicDefault int8 = 3
+	SourceStatic         int8 = 4
+	SourceDefault        int8 = 5
+	SourceLogger         int8 = 6
+	SourceClientMetrics  int8 = 7
+	SourceGroup          int8 = 8
+)
+
+// Entry is one config of a resource, as DescribeConfigs answers it.
+type Entry struct {
+	Name      string
+	Value     *string
+	Source    int8
+	Sensitive bool
+	ReadOnly  bool
+	Type      int8
+	Doc       string
+	Synonyms  []Synonym
+}
+
+// Synonym is one value that was considered, the effective one first.
+type Synonym struct {
+	Name   string
+	Value  *string
+	Source int8
+}
+
+// brokerSynonyms are the broker configs that stand behind one, in order.
+func brokerSynonyms(name string) []string {
+	switch name {
+	case "log.roll.ms", "log.roll.hours":
+		return []string{"log.roll.ms", "log.roll.hours"}
+	case "log.roll.jitter.ms", "log.roll.jitter.hours":
+		return []string{"log.roll.jitter.ms", "log.roll.jitter.hours"}
+	case "log.flush.interval.ms":
+		return []string{"log.flush.interval.ms", "log.flush.scheduler.interval.ms"}
+	case "log.retention.ms", "log.retention.minutes", "log.retention.hours":
+		return []string{"log.retention.ms", "log.retention.minutes", "log.retention.hours"}
+	}
+	return []string{name}
+}
+
+// synonyms lists every value set for a broker config or one that stands behind
+// it, in order of level; those before the first that bears the name itself are
+// left out, so a config whose own name is not set anywhere has none.
+func (l levels) synonyms(name string) []Synonym {
+	names := brokerSynonyms(name)
+	var all []Synonym
+	add := func(source int8, get Getter) {
+		for _, n := range names {
+			v, ok := get.get(n)
+			if !ok || len(all) == 0 && n != name {
+				continue
+			}
+			s := Synonym{Name: n, Source: source}
+			if k, known := Lookup(Broker, n); known && !k.Sensitive() {
+				s.Value = &v
+			}
+			all = append(all, s)
+		}
+	}
+	add(SourceDynamicBroker, l.brokerDyn)
+	add(SourceDynamicDefault, l.defaultDyn)
+	add(SourceStatic, l.static.Set)
+	add(SourceDefault, func(n string) (string, bool) {
+		k, ok := Lookup(Broker, n)
+		if !ok || k.Null || k.Required {
+			return "", false
+		}
+		return k.Default, true
+	})
+	return all
+}
+
+// entry puts an entry together; text is the effective value.
+func (k *Key) entry(text string, set bool, synonyms []Synonym) Entry {
+	e := Entry{Name: k.Name, Source: SourceDefault, Sensitive: k.Sensitive(), Type: int8(k.Type), Doc: k.Doc, Synonyms: synonyms}
+	if set && !k.Sensitive() {
+		v := k.Canonical(text)
+		e.Value = &v
+	}
+	if len(synonyms) > 0 {
+		e.Source = synonyms[0].Source
+	}
+	return e
+}
+
+// DescribeTopic gives a topic's configs, sorted by name.
+func DescribeTopic(st *Static, defaultDyn, brokerDyn, topic Getter) []Entry {
+	l := levels{st, defaultDyn, brokerDyn}
+	var entries []Entry
+	for i := range topicKeys {
+		k := &topicKeys[i]
+		text, own := topic.get(k.Name)
+		if k.Internal && !own {
+			continue
+		}
+		var synonyms []Synonym
+		if names := k.SynonymNames(); len(names) > 0 {
+			synonyms = l.synonyms(names[0])
+		}
+		set := own
+		if own {
+			synonyms = append([]Synonym{k.synonym(text, SourceTopic)}, synonyms...)
+		} else {
+			text, set = l.inherited(k)
+		}
+		entries = append(entries, k.entry(text, set, synonyms))
+	}
+	return entries
+}
+
+// DescribeGroup gives a group's configs, sorted by name; a group need not exist.
+func DescribeGroup(st *Static, defaultDyn, brokerDyn, group Getter) []Entry {
+	l := levels{st, defaultDyn, brokerDyn}
+	var entries []Entry
+	for i := range groupKeys {
+		k := &groupKeys[i]
+		text, own := group.get(k.Name)
+		if k.Internal && !own {
+			continue
+		}
+		var synonyms []Synonym
+		inherited, set := l.inherited(k)
+		if k.Name == "streams.assignor.name" {
+			if list := SplitList(inherited); len(list) > 0 {
+				inherited = list[0]
+			}
+		}
+		if k.Synonyms != "" {
+			synonyms = l.synonyms(k.Synonyms)
+		} else if set {
+			synonyms = []Synonym{k.synonym(inherited, SourceDefault)}
+		}
+		if own {
+			set = true
+			synonyms = append([]Synonym{k.synonym(text, SourceGroup)}, synonyms...)
+		} else {
+			text = inherited
+		}
+		entries = append(entries, k.entry(text, set, synonyms))
+	}
+	return entries
+}
+
+// DescribeClientMetrics gives the configs of a subscription, sorted by name.
+func DescribeClientMetrics(subscription Getter) []Entry {
+	var entries []Entry
+	for i := range clientMetricsKeys {
+		k := &clientMetricsKeys[i]
+		text, own := subscription.get(k.Name)
+		synonyms := []Synonym{k.synonym(k.Default, SourceDefault)}
+		if own {
+			synonyms = append([]Synonym{k.synonym(text, SourceClientMetrics)}, synonyms...)
+		} else {
+			text = k.Default
+		}
+		entries = append(entries, k.entry(text, true, synonyms))
+	}
+	return entries
+}
+
+func (k *Key) synonym(text string, source int8) Synonym {
+	s := Synonym{Name: k.Name, Source: source}
+	if !k.Sensitive() {
+		v := k.Canonical(text)
+		s.Value = &v
+	}
+	return s
+}
+
+// DescribeBroker gives a broker's configs, sorted by name: those of the
+// catalogue, and what is set without being in it, whose values are not shown as
+// their meaning, and so their secrecy, is not known. dynamic are the names that
+// brokerDyn and defaultDyn hold, sorted.
+func DescribeBroker(st *Static, defaultDyn, brokerDyn Getter, dynamic []string) []Entry {
+	l := levels{st, defaultDyn, brokerDyn}
+	var entries []Entry
+	for i := range brokerKeys {
+		k := &brokerKeys[i]
+		if (k.Internal || k.DynamicOnly) && !l.isSet(k.Name) {
+			continue
+		}
+		text, set := l.broker(k.Name)
+		e := k.entry(text, set, l.synonyms(k.Name))
+		e.ReadOnly = k.Update == ReadOnly
+		entries = append(entries, e)
+	}
+	return append(entries, l.unknown(merge(st.Names(), dynamic))...)
+}
+
+// DescribeClusterDefault gives the dynamic configs of the cluster's default;
+// only those set are shown. dynamic are the names that defaultDyn holds, sorted.
+func DescribeClusterDefault(defaultDyn Getter, dynamic []string) []Entry {
+	var entries []Entry
+	for _, name := range dynamic {
+		text, ok := defaultDyn.get(name)
+		if !ok {
+			continue
+		}
+		k, known := Lookup(Broker, name)
+		if !known {
+			entries = append(entries, unknownEntry(name, []Synonym{{Name: name, Source: SourceDynamicDefault}}))
+			continue
+		}
+		synonym := Synonym{Name: name, Source: SourceDynamicDefault}
+		if !k.Sensitive() {
+			synonym.Value = &text
+		}
+		e := k.entry(text, true, []Synonym{synonym})
+		e.ReadOnly = k.Update == ReadOnly
+		entries = append(entries, e)
+	}
+	return entries
+}
+
+func (l levels) isSet(name string) bool {
+	_, broker := l.brokerDyn.get(name)
+	_, cluster := l.defaultDyn.get(name)
+	_, static := l.static.Set(name)
+	return broker || cluster || static
+}
+
+func (l levels) unknown(names []string) []Entry {
+	var entries []Entry
+	for _, name := range names {
+		if _, known := Lookup(Broker, name); known {
+			continue
+		}
+		e := unknownEntry(name, l.synonyms(name))
+		e.ReadOnly = true
+		entries = append(entries, e)
+	}
+	return entries
+}
+
+// unknownEntry is a config of unknown type, which counts as a secret.
+func unknownEntry(name string, synonyms []Synonym) Entry {
+	e := Entry{Name: name, Source: SourceDefault, Sensitive: true, Synonyms: synonyms}
+	if len(synonyms) > 0 {
+		e.Source = synonyms[0].Source
+	}
+	return e
+}
+
+// merge gives two sorted lists as one, without duplicates.
+func merge(a, b []string) []string {
+	out := make([]string, 0, len(a)+len(b))
+	for len(a) > 0 || len(b) > 0 {
+		switch {
+		case len(b) == 0 || len(a) > 0 && a[0] < b[0]:
+			out, a = append(out, a[0]), a[1:]
+		case len(a) > 0 && a[0] == b[0]:
+			out, a, b = append(out, a[0]), a[1:], b[1:]
+		default:
+			out, b = append(out, b[0]), b[1:]
+		}
+	}
+	return out
+}

@@ -1,0 +1,211 @@
+package config
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// Property is one entry of a properties file, in the file's order. Where a key
+// comes twice the later one counts.
+type Property struct {
+	Key, Value string
+	Line       int // of its first character, from 1
+}
+
+// ParseProperties reads Java's properties format as java.util.Properties loads
+// it from a stream: bytes are ISO 8859-1, \uXXXX is a UTF-16 unit, a backslash
+// at the end of a line joins it to the next, # and ! open comments.
+func ParseProperties(r io.Reader) ([]Property, error) {
+	data, err := io.ReadAll(r)
+	if err != nil {
+		return nil, fmt.Errorf("reading properties: %w", err)
+	}
+	var list []Property
+	p := &propertyReader{rest: data, line: 1}
+	for {
+		line, number, ok := p.logicalLine()
+		if !ok {
+			return list, nil
+		}
+		key, value := cutProperty(line)
+		k, err := unescape(key)
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", number, err)
+		}
+		v, err := unescape(value)
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", number, err)
+		}
+		list = append(list, Property{Key: k, Value: v, Line: number})
+	}
+}
+
+type propertyReader struct {
+	rest []byte
+	line int
+}
+
+// natural gives the next line of the file, up to \n, \r or \r\n.
+func (p *propertyReader) natural() ([]byte, bool) {
+	if len(p.rest) == 0 {
+		return nil, false
+	}
+	p.line++
+	i := bytes.IndexAny(p.rest, "\r\n")
+	if i < 0 {
+		line := p.rest
+		p.rest = nil
+		return line, true
+	}
+	line := p.rest[:i]
+	if p.rest[i] == '\r' && i+1 < len(p.rest) && p.rest[i+1] == '\n' {
+		i++
+	}
+	p.rest = p.rest[i+1:]
+	return line, true
+}
+
+// logicalLine gives the next line that holds a property: comments and blank
+// lines are passed over, continued lines joined, blanks before each dropped.
+func (p *propertyReader) logicalLine() ([]byte, int, bool) {
+	for {
+		number := p.line
+		line, ok := p.natural()
+		if !ok {
+			return nil, 0, false
+		}
+		line = bytes.TrimLeft(line, " \t\f")
+		if len(line) == 0 || line[0] == '#' || line[0] == '!' {
+			continue
+		}
+		if !continues(line) {
+			return line, number, true
+		}
+		joined := append([]byte(nil), line[:len(line)-1]...)
+		for {
+			if line, ok = p.natural(); !ok {
+				break
+			}
+			line = bytes.TrimLeft(line, " \t\f")
+			if !continues(line) {
+				joined = append(joined, line...)
+				break
+			}
+			joined = append(joined, line[:len(line)-1]...)
+		}
+		if len(joined) == 0 {
+			continue
+		}
+		return joined, number, true
+	}
+}
+
+// continues says whether a line ends in an odd number of backslashes.
+func continues(line []byte) bool {
+	n := 0
+	for n < len(line) && line[len(line)-1-n] == '\\' {
+		n++
+	}
+	return n%2 == 1
+}
+
+// cutProperty splits at the first =, : or blank that no backslash precedes;
+// blanks around it, and one = or : among them, belong to neither side.
+func cutProperty(line []byte) (key, value []byte) {
+	end := 0
+	for end < len(line) && !bytes.ContainsRune([]byte("=: \t\f"), rune(line[end])) {
+		if line[end] == '\\' {
+			end++
+		}
+		end++
+	}
+	end = min(end, len(line))
+	key, rest := line[:end], bytes.TrimLeft(line[end:], " \t\f")
+	if len(rest) > 0 && (rest[0] == '=' || rest[0] == ':') {
+		rest = bytes.TrimLeft(rest[1:], " \t\f")
+	}
+	return key, rest
+}
+
+// unescape decodes one side of a property to a string.
+func unescape(b []byte) (string, error) {
+	var out strings.Builder
+	var high rune // a UTF-16 surrogate that waits for its second half
+	put := func(r rune) {
+		switch {
+		case high != 0:
+			if both := utf16.DecodeRune(high, r); both != utf8.RuneError {
+				out.WriteRune(both)
+				high = 0
+				return
+			}
+			out.WriteRune(utf8.RuneError)
+			high = 0
+			fallthrough
+		default:
+			if r >= 0xd800 && r < 0xdc00 {
+				high = r
+				return
+			}
+			out.WriteRune(r)
+		}
+	}
+	for i := 0; i < len(b); i++ {
+		c := b[i]
+		if c != '\\' {
+			put(rune(c))
+			continue
+		}
+		i++
+		if i == len(b) {
+			break
+		}
+		switch b[i] {
+		case 'u':
+			unit, ok := hexUnit(b[i+1:])
+			if !ok {
+				return "", fmt.Errorf("malformed \\uxxxx encoding in %q", b)
+			}
+			put(unit)
+			i += 4
+		case 't':
+			put('\t')
+		case 'n':
+			put('\n')
+		case 'r':
+			put('\r')
+		case 'f':
+			put('\f')
+		default:
+			put(rune(b[i]))
+		}
+	}
+	if high != 0 {
+		out.WriteRune(utf8.RuneError)
+	}
+	return out.String(), nil
+}
+
+func hexUnit(b []byte) (rune, bool) {
+	if len(b) < 4 {
+		return 0, false
+	}
+	var r rune
+	for _, c := range b[:4] {
+		switch {
+		case c >= '0' && c <= '9':
+			r = r<<4 | rune(c-'0')
+		case c >= 'a' && c <= 'f':
+			r = r<<4 | rune(c-'a'+10)
+		case c >= 'A' && c <= 'F':
+			r = r<<4 | rune(c-'A'+10)
+		default:
+			return 0, false
+		}
+	}
+	return r, true
+}
