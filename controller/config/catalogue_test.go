@@ -9,7 +9,7 @@ func TestTablesAreSortedAndSound(t *testing.T) {
 	for _, c := range []struct {
 		scope Scope
 		count int
-	}{{Broker, 382}, {Topic, 38}, {Group, 27}, {ClientMetrics, 3}} {
+	}{{BrokerScope, 382}, {TopicScope, 38}, {GroupScope, 27}, {ClientMetricsScope, 3}} {
 		keys := Keys(c.scope)
 		if len(keys) != c.count {
 			t.Errorf("%s has %d keys, want %d", c.scope, len(keys), c.count)
@@ -21,7 +21,7 @@ func TestTablesAreSortedAndSound(t *testing.T) {
 			if i > 0 && k.Name == keys[i-1].Name {
 				t.Errorf("%s comes twice", k.Name)
 			}
-			if found, ok := Lookup(c.scope, k.Name); !ok || found != k {
+			if found, ok := Find(c.scope, k.Name); !ok || found != k {
 				t.Errorf("%s is not found", k.Name)
 			}
 			if !k.Null && !k.Required {
@@ -33,7 +33,7 @@ func TestTablesAreSortedAndSound(t *testing.T) {
 				}
 			}
 			for _, s := range k.SynonymNames() {
-				if _, ok := Lookup(Broker, s); !ok {
+				if _, ok := Find(BrokerScope, s); !ok {
 					t.Errorf("%s has the synonym %s, which is no broker config", k.Name, s)
 				}
 			}
@@ -49,9 +49,9 @@ func TestEveryTopicKeyIsRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, k := range Keys(Topic) {
+	for _, k := range Keys(TopicScope) {
 		asked := false
-		_, err := EffectiveTopic(st, nil, nil, func(name string) (string, bool) {
+		_, err := Topic(st, nil, nil, func(name string) (string, bool) {
 			asked = asked || name == k.Name
 			return "", false
 		})

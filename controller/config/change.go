@@ -67,9 +67,9 @@ func opName(op Op) string {
 
 // CheckTopic judges all that a topic sets itself: each value, and how they fit
 // together. own are the names it sets, in the order to check them in.
-func CheckTopic(st *Static, defaultDyn, brokerDyn, topic Getter, own []string) error {
+func CheckTopic(st *Static, defaultDyn, brokerDyn, topic Lookup, own []string) error {
 	for _, name := range own {
-		k, ok := Lookup(Topic, name)
+		k, ok := Find(TopicScope, name)
 		if !ok {
 			return &Error{Message: "Unknown topic config name: " + name}
 		}
@@ -78,7 +78,7 @@ func CheckTopic(st *Static, defaultDyn, brokerDyn, topic Getter, own []string) e
 			return err
 		}
 	}
-	c, err := EffectiveTopic(st, defaultDyn, brokerDyn, topic)
+	c, err := Topic(st, defaultDyn, brokerDyn, topic)
 	if err != nil {
 		return &Error{Message: err.Error()}
 	}
@@ -106,7 +106,7 @@ func CheckBroker(name string, value *string, clusterDefault bool) error {
 			return &Error{Message: err.Error(), Request: true}
 		}
 	}
-	k, ok := Lookup(Broker, base)
+	k, ok := Find(BrokerScope, base)
 	switch {
 	case !ok:
 		return nil
@@ -143,10 +143,10 @@ var groupLimits = []struct{ name, least, most string }{
 }
 
 // CheckGroup judges all that a group sets itself, against the broker's limits too.
-func CheckGroup(st *Static, defaultDyn, brokerDyn, group Getter, own []string) error {
+func CheckGroup(st *Static, defaultDyn, brokerDyn, group Lookup, own []string) error {
 	l := levels{st, defaultDyn, brokerDyn}
 	for _, name := range own {
-		k, ok := Lookup(Group, name)
+		k, ok := Find(GroupScope, name)
 		if !ok {
 			return &Error{Message: "Unknown group config name: " + name}
 		}
@@ -188,7 +188,7 @@ func CheckGroup(st *Static, defaultDyn, brokerDyn, group Getter, own []string) e
 
 // number is the value of an int or long broker config.
 func (l levels) number(name string) (int64, bool) {
-	k, ok := Lookup(Broker, name)
+	k, ok := Find(BrokerScope, name)
 	if !ok {
 		return 0, false
 	}
@@ -200,8 +200,8 @@ func (l levels) number(name string) (int64, bool) {
 	return v.num, err == nil
 }
 
-func (l levels) groupNumber(group Getter, name string) (int64, bool) {
-	k, ok := Lookup(Group, name)
+func (l levels) groupNumber(group Lookup, name string) (int64, bool) {
+	k, ok := Find(GroupScope, name)
 	if !ok {
 		return 0, false
 	}
@@ -217,7 +217,7 @@ func (l levels) groupNumber(group Getter, name string) (int64, bool) {
 
 // CheckClientMetrics judges one config of a client metrics subscription (KIP-714).
 func CheckClientMetrics(name, value string) error {
-	k, ok := Lookup(ClientMetrics, name)
+	k, ok := Find(ClientMetricsScope, name)
 	if !ok {
 		return &Error{Message: "Unknown client metrics configuration: " + name, Request: true}
 	}

@@ -52,14 +52,14 @@ func brokerSynonyms(name string) []string {
 func (l levels) synonyms(name string) []Synonym {
 	names := brokerSynonyms(name)
 	var all []Synonym
-	add := func(source int8, get Getter) {
+	add := func(source int8, get Lookup) {
 		for _, n := range names {
 			v, ok := get.get(n)
 			if !ok || len(all) == 0 && n != name {
 				continue
 			}
 			s := Synonym{Name: n, Source: source}
-			if k, known := Lookup(Broker, n); known && !k.Sensitive() {
+			if k, known := Find(BrokerScope, n); known && !k.Sensitive() {
 				s.Value = &v
 			}
 			all = append(all, s)
@@ -69,7 +69,7 @@ func (l levels) synonyms(name string) []Synonym {
 	add(SourceDynamicDefault, l.defaultDyn)
 	add(SourceStatic, l.static.Set)
 	add(SourceDefault, func(n string) (string, bool) {
-		k, ok := Lookup(Broker, n)
+		k, ok := Find(BrokerScope, n)
 		if !ok || k.Null || k.Required {
 			return "", false
 		}
@@ -92,8 +92,8 @@ func (k *Key) entry(text string, set bool, synonyms []Synonym) Entry {
 }
 
 // DescribeTopic gives a topic's configs, sorted by name.
-func DescribeTopic(st *Static, defaultDyn, brokerDyn, topic Getter) []Entry {
-	l := levels{st, defaultDyn, brokerDyn}
+func (s *Static) DescribeTopic(defaultDyn, brokerDyn, topic Lookup) []Entry {
+	l := levels{s, defaultDyn, brokerDyn}
 	var entries []Entry
 	for i := range topicKeys {
 		k := &topicKeys[i]
@@ -117,8 +117,8 @@ func DescribeTopic(st *Static, defaultDyn, brokerDyn, topic Getter) []Entry {
 }
 
 // DescribeGroup gives a group's configs, sorted by name; a group need not exist.
-func DescribeGroup(st *Static, defaultDyn, brokerDyn, group Getter) []Entry {
-	l := levels{st, defaultDyn, brokerDyn}
+func (s *Static) DescribeGroup(defaultDyn, brokerDyn, group Lookup) []Entry {
+	l := levels{s, defaultDyn, brokerDyn}
 	var entries []Entry
 	for i := range groupKeys {
 		k := &groupKeys[i]
@@ -150,7 +150,7 @@ func DescribeGroup(st *Static, defaultDyn, brokerDyn, group Getter) []Entry {
 }
 
 // DescribeClientMetrics gives the configs of a subscription, sorted by name.
-func DescribeClientMetrics(subscription Getter) []Entry {
+func (s *Static) DescribeClientMetrics(subscription Lookup) []Entry {
 	var entries []Entry
 	for i := range clientMetricsKeys {
 		k := &clientMetricsKeys[i]
@@ -178,9 +178,9 @@ func (k *Key) synonym(text string, source int8) Synonym {
 // DescribeBroker gives a broker's configs, sorted by name: those of the
 // catalogue, and what is set without being in it, whose values are not shown as
 // their meaning, and so their secrecy, is not known. dynamic are the names that
-// brokerDyn and defaultDyn hold, sorted.
-func DescribeBroker(st *Static, defaultDyn, brokerDyn Getter, dynamic []string) []Entry {
-	l := levels{st, defaultDyn, brokerDyn}
+// brokerDyn and defaultDyn hold, sorted; those in the catalogue may be left out.
+func (s *Static) DescribeBroker(defaultDyn, brokerDyn Lookup, dynamic ...string) []Entry {
+	l := levels{s, defaultDyn, brokerDyn}
 	var entries []Entry
 	for i := range brokerKeys {
 		k := &brokerKeys[i]
@@ -192,24 +192,21 @@ func DescribeBroker(st *Static, defaultDyn, brokerDyn Getter, dynamic []string) 
 		e.ReadOnly = k.Update == ReadOnly
 		entries = append(entries, e)
 	}
-	return append(entries, l.unknown(merge(st.Names(), dynamic))...)
+	return append(entries, l.unknown(merge(s.Names(), dynamic))...)
 }
 
-// DescribeClusterDefault gives the dynamic configs of the cluster's default;
-// only those set are shown. dynamic are the names that defaultDyn holds, sorted.
-func DescribeClusterDefault(defaultDyn Getter, dynamic []string) []Entry {
+// DescribeBrokerDefaults gives the dynamic configs that hold for every broker of
+// the cluster, sorted by name; only those set are shown. dynamic are the names
+// that defaultDyn holds, sorted; those that are in the catalogue may be left out.
+func (s *Static) DescribeBrokerDefaults(defaultDyn Lookup, dynamic ...string) []Entry {
 	var entries []Entry
-	for _, name := range dynamic {
-		text, ok := defaultDyn.get(name)
+	for i := range brokerKeys {
+		k := &brokerKeys[i]
+		text, ok := defaultDyn.get(k.Name)
 		if !ok {
 			continue
 		}
-		k, known := Lookup(Broker, name)
-		if !known {
-			entries = append(entries, unknownEntry(name, []Synonym{{Name: name, Source: SourceDynamicDefault}}))
-			continue
-		}
-		synonym := Synonym{Name: name, Source: SourceDynamicDefault}
+		synonym := Synonym{Name: k.Name, Source: SourceDynamicDefault}
 		if !k.Sensitive() {
 			synonym.Value = &text
 		}
@@ -217,7 +214,8 @@ func DescribeClusterDefault(defaultDyn Getter, dynamic []string) []Entry {
 		e.ReadOnly = k.Update == ReadOnly
 		entries = append(entries, e)
 	}
-	return entries
+	l := levels{nil, defaultDyn, nil}
+	return append(entries, l.unknown(dynamic)...)
 }
 
 func (l levels) isSet(name string) bool {
@@ -230,7 +228,7 @@ func (l levels) isSet(name string) bool {
 func (l levels) unknown(names []string) []Entry {
 	var entries []Entry
 	for _, name := range names {
-		if _, known := Lookup(Broker, name); known {
+		if _, known := Find(BrokerScope, name); known {
 			continue
 		}
 		e := unknownEntry(name, l.synonyms(name))

@@ -22,21 +22,21 @@ import (
 type Scope int
 
 const (
-	Broker Scope = iota
-	Topic
-	Group
-	ClientMetrics
+	BrokerScope Scope = iota
+	TopicScope
+	GroupScope
+	ClientMetricsScope
 )
 
 func (s Scope) String() string {
 	switch s {
-	case Broker:
+	case BrokerScope:
 		return "broker"
-	case Topic:
+	case TopicScope:
 		return "topic"
-	case Group:
+	case GroupScope:
 		return "group"
-	case ClientMetrics:
+	case ClientMetricsScope:
 		return "client metrics"
 	}
 	return "unknown"
@@ -150,20 +150,20 @@ func (k *Key) SynonymNames() []string {
 
 func table(s Scope) []Key {
 	switch s {
-	case Broker:
+	case BrokerScope:
 		return brokerKeys
-	case Topic:
+	case TopicScope:
 		return topicKeys
-	case Group:
+	case GroupScope:
 		return groupKeys
-	case ClientMetrics:
+	case ClientMetricsScope:
 		return clientMetricsKeys
 	}
 	return nil
 }
 
-// Lookup finds a key. The tables are sorted by name.
-func Lookup(s Scope, name string) (*Key, bool) {
+// Find finds a key. The tables are sorted by name.
+func Find(s Scope, name string) (*Key, bool) {
 	t := table(s)
 	i := sort.Search(len(t), func(i int) bool { return t[i].Name >= name })
 	if i < len(t) && t[i].Name == name {
@@ -182,11 +182,11 @@ func Keys(s Scope) []*Key {
 	return keys
 }
 
-// Getter gives the value that a level of configuration (a topic's own configs, a
-// broker's dynamic ones) holds for a name. A nil Getter holds nothing.
-type Getter func(name string) (string, bool)
+// Lookup gives the value that a level of configuration (a topic's own configs, a
+// broker's dynamic ones) holds for a name. A nil Lookup holds nothing.
+type Lookup func(name string) (string, bool)
 
-func (g Getter) get(name string) (string, bool) {
+func (g Lookup) get(name string) (string, bool) {
 	if g == nil {
 		return "", false
 	}

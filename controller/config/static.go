@@ -72,7 +72,7 @@ func (s *Static) checkProperty(name string) (string, error) {
 	if err := RefusedProtection(name, v); err != nil {
 		return "", err
 	}
-	k, ok := Lookup(Broker, name)
+	k, ok := Find(BrokerScope, name)
 	if !ok {
 		return unknownProperty(name), nil
 	}
@@ -114,7 +114,7 @@ func RefusedProtection(name, value string) error {
 	case strings.HasPrefix(base, "sasl."):
 		reason = "SASL"
 	default:
-		k, ok := Lookup(Broker, base)
+		k, ok := Find(BrokerScope, base)
 		if !ok || k.Effect != Refused {
 			return nil
 		}
@@ -141,7 +141,7 @@ func unknownProperty(name string) string {
 	}
 	if rest, ok := strings.CutPrefix(name, "listener.name."); ok {
 		_, key, _ := strings.Cut(rest, ".")
-		if _, known := Lookup(Broker, key); known {
+		if _, known := Find(BrokerScope, key); known {
 			return "has no effect yet: limits of single listeners are not available"
 		}
 	}
@@ -217,7 +217,7 @@ func (s *Static) Names() []string {
 // value gives the parsed value of a broker config. A name or a type that the
 // catalogue does not have is a mistake in this program.
 func (s *Static) value(name string, types ...Type) (v value, null bool) {
-	k, ok := Lookup(Broker, name)
+	k, ok := Find(BrokerScope, name)
 	if !ok {
 		panic("config: no broker config is named " + name)
 	}
@@ -242,10 +242,13 @@ func (s *Static) value(name string, types ...Type) (v value, null bool) {
 	return v, false
 }
 
-// String is a string's, class's or password's value; "" for null.
+// String is a value of any type, as Kafka shows it; "" for null.
 func (s *Static) String(name string) string {
-	v, _ := s.value(name, String, Class, Password, List)
-	return v.text
+	v, null := s.value(name, Boolean, String, Int, Short, Long, Double, List, Class, Password)
+	if null {
+		return ""
+	}
+	return v.String()
 }
 
 // Int is an int's or short's value; 0 for null.

@@ -52,11 +52,11 @@ type TopicConfig struct {
 	UncleanLeaderElection           bool
 }
 
-// EffectiveTopic gives a topic's configuration: each key's value is the topic's
+// Topic gives a topic's configuration: each key's value is the topic's
 // own, else that of the broker synonyms in order of level (this broker's dynamic
 // configs, the cluster's dynamic default, static), else the default. Any getter
 // may be nil. A value that a check would refuse is an error.
-func EffectiveTopic(st *Static, defaultDyn, brokerDyn, topic Getter) (*TopicConfig, error) {
+func Topic(st *Static, defaultDyn, brokerDyn, topic Lookup) (*TopicConfig, error) {
 	r := topicReader{levels{st, defaultDyn, brokerDyn}, topic, nil}
 	policies := r.list("cleanup.policy")
 	c := &TopicConfig{
@@ -113,12 +113,12 @@ func EffectiveTopic(st *Static, defaultDyn, brokerDyn, topic Getter) (*TopicConf
 // topicReader reads one topic key after the other; its first error sticks.
 type topicReader struct {
 	levels
-	topic Getter
+	topic Lookup
 	err   error
 }
 
 func (r *topicReader) get(name string) value {
-	k, ok := Lookup(Topic, name)
+	k, ok := Find(TopicScope, name)
 	if !ok {
 		panic("config: no topic config is named " + name)
 	}
@@ -146,8 +146,8 @@ func (r *topicReader) list(name string) []string { return r.get(name).list }
 // levels are the broker configs that topics and groups inherit from.
 type levels struct {
 	static     *Static
-	defaultDyn Getter
-	brokerDyn  Getter
+	defaultDyn Lookup
+	brokerDyn  Lookup
 }
 
 // broker gives the effective value of one broker config; false if it is null.
@@ -161,7 +161,7 @@ func (l levels) broker(name string) (string, bool) {
 	if v, ok := l.static.Set(name); ok {
 		return v, true
 	}
-	k, ok := Lookup(Broker, name)
+	k, ok := Find(BrokerScope, name)
 	if !ok || k.Null || k.Required {
 		return "", false
 	}
@@ -195,7 +195,7 @@ func convert(name, v string) string {
 	default:
 		return v
 	}
-	k, _ := Lookup(Broker, name)
+	k, _ := Find(BrokerScope, name)
 	parsed, err := k.parse(v)
 	if err != nil {
 		return v
