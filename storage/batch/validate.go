@@ -1,0 +1,342 @@
+package batch
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"strings"
+
+	"millrace/storage/codec"
+)
+
+// TimestampType is message.timestamp.type.
+type TimestampType int8
+
+// The timestamp types.
+const (
+	CreateTime TimestampType = iota
+	LogAppendTime
+)
+
+// Rules are what a topic's configs and the clock ask of a batch. The zero value asks for a CreateTime of exactly Now,
+// so BeforeMax and AfterMax are to be set; every other zero is "no limit" or "no".
+type Rules struct {
+	Topic     string // for messages only
+	Partition int32  // for messages only
+
+	Now        int64
+	Timestamps TimestampType
+	BeforeMax  int64 // message.timestamp.before.max.ms
+	AfterMax   int64 // message.timestamp.after.max.ms
+
+	MaxBytes       int  // max.message.bytes, of the whole batch
+	SegmentBytes   int  // segment.bytes
+	MaxRecordBytes int  // max.decompressed.message.bytes, of one record of a compressed batch
+	Compacted      bool // cleanup.policy has compact: every record needs a key
+
+	// Recompress stores the batch with Codec where it comes with another: compression.type is not "producer".
+	Recompress bool
+	Codec      codec.Kind
+	Level      int // 0 is the codec's default
+
+	// Scratch is reused memory for compressed batches; nil makes it anew.
+	Scratch *Scratch
+}
+
+// Checked is a batch that passed.
+type Checked struct {
+	Header Header // as it is in Batch
+	Batch  []byte // the request's own bytes, or a new batch where it was recompressed
+	// MaxTimestamp is the largest timestamp, -1 if no record has one, and OffsetOfMaxTimestamp the offset delta of the
+	// first record that has it.
+	MaxTimestamp         int64
+	OffsetOfMaxTimestamp int32
+	// AppendTime is what the producer is told as LogAppendTimeMs; -1 where the topic keeps CreateTime.
+	AppendTime int64
+}
+
+// Kind is why a batch is refused. The broker maps kinds to Kafka's error codes.
+type Kind int8
+
+// The kinds, each with the Kafka error it stands for.
+const (
+	Corrupt                Kind = iota + 1 // CORRUPT_MESSAGE
+	UnsupportedMagic                       // INVALID_RECORD where it is 0 or 1
+	InvalidRecord                          // INVALID_RECORD
+	InvalidTimestamp                       // INVALID_TIMESTAMP
+	UnsupportedCompression                 // UNSUPPORTED_COMPRESSION_TYPE
+	TooLarge                               // MESSAGE_TOO_LARGE
+	TooLargeForSegment                     // RECORD_LIST_TOO_LARGE
+	Undecompressable                       // UNKNOWN_SERVER_ERROR
+)
+
+// Error refuses a batch. Only where Records is not empty does Kafka tell the producer the message.
+type Error struct {
+	Kind    Kind
+	Message string
+	Records []RecordError // in order; at most maxRecordErrors
+}
+
+func (e *Error) Error() string { return e.Message }
+
+// RecordError says what is wrong with one record.
+type RecordError struct {
+	Index   int32
+	Message string
+}
+
+// maxRecordErrors bounds what a refused batch makes of a small request: Kafka lists every bad record.
+const maxRecordErrors = 1 << 14
+
+// Validate checks a batch of a client the way the leader of a partition does before it appends, in Kafka's order:
+// base offset, size, checksum, codec, counts, then every record. b is the batch as Shape cut it, and is changed in
+// place: timestamp type, largest timestamp and checksum become those the log stores. On an error b may not be used.
+func Validate(b []byte, r Rules) (Checked, error) {
+	h, err := ParseHeader(b)
+	if err != nil {
+		if m, ok := err.(*MagicError); ok {
+			return Checked{}, &Error{Kind: UnsupportedMagic, Message: m.Error()}
+		}
+		return Checked{}, &Error{Kind: Corrupt, Message: err.Error()}
+	}
+	if h.Size() > len(b) {
+		return Checked{}, &Error{Kind: Corrupt, Message: ErrShort.Error()}
+	}
+	b = b[:h.Size():h.Size()]
+	if err := checkHeader(b, h, &r); err != nil {
+		return Checked{}, err
+	}
+	c := Checked{Header: h, Batch: b, MaxTimestamp: NoTimestamp, AppendTime: NoTimestamp}
+	recompress := r.Recompress && r.Codec != h.Attributes.Codec()
+	if h.Attributes.Codec() == codec.None && !recompress {
+		// The hot path: the walk stays on the stack.
+		w := walk{h: h, buf: b[HeaderSize:]}
+		if err := checkRecords(&w, &r, &c); err != nil {
+			return Checked{}, err
+		}
+	} else if err := checkCompressed(b, h, &r, &c, recompress); err != nil {
+		return Checked{}, err
+	}
+	if r.SegmentBytes > 0 && len(c.Batch) > r.SegmentBytes {
+		return Checked{}, &Error{Kind: TooLargeForSegment, Message: fmt.Sprintf("message batch size is %d bytes in append to partition %s-%d, which exceeds the maximum configured segment size of %d", len(c.Batch), r.Topic, r.Partition, r.SegmentBytes)}
+	}
+	return c, nil
+}
+
+// checkHeader does what needs no record.
+func checkHeader(b []byte, h Header, r *Rules) error {
+	if h.BaseOffset != 0 {
+		return invalid("the baseOffset of the record batch in the append to %s-%d should be 0, but it is %d", r.Topic, r.Partition, h.BaseOffset)
+	}
+	if r.MaxBytes > 0 && len(b) > r.MaxBytes {
+		return tooLarge(len(b), r)
+	}
+	if err := CheckCRC(b); err != nil {
+		return &Error{Kind: Corrupt, Message: fmt.Sprintf("%v in topic partition %s-%d", err, r.Topic, r.Partition)}
+	}
+	if k := h.Attributes.Codec(); !k.Valid() {
+		return undecompressable(&codec.UnknownKindError{Kind: k})
+	}
+	switch {
+	case h.LastOffsetDelta < 0:
+		return invalid("batch has an invalid offset range: [%d, %d] in topic partition %s-%d", h.BaseOffset, h.LastOffset(), r.Topic, r.Partition)
+	case h.Count <= 0:
+		return invalid("invalid reported count for record batch: %d in topic partition %s-%d", h.Count, r.Topic, r.Partition)
+	case int64(h.LastOffsetDelta)+1 != int64(h.Count):
+		return invalid("inconsistent batch offset range [%d, %d] and count of records %d in topic partition %s-%d", h.BaseOffset, h.LastOffset(), h.Count, r.Topic, r.Partition)
+	case h.Attributes.Control():
+		return invalid("clients are not allowed to write control records in topic partition %s-%d", r.Topic, r.Partition)
+	case h.HasProducer() && h.BaseSequence < 0:
+		return invalid("invalid sequence number %d in record batch with producerId %d in topic partition %s-%d", h.BaseSequence, h.ProducerID, r.Topic, r.Partition)
+	}
+	return nil
+}
+
+func tooLarge(n int, r *Rules) *Error {
+	return &Error{Kind: TooLarge, Message: fmt.Sprintf("the record batch size in the append to %s-%d is %d bytes which exceeds the maximum configured value of %d", r.Topic, r.Partition, n, r.MaxBytes)}
+}
+
+// checkCompressed is the path of a batch that comes compressed or is to be stored so.
+func checkCompressed(b []byte, h Header, r *Rules, c *Checked, recompress bool) error {
+	sc := r.Scratch
+	if sc == nil {
+		sc = &Scratch{}
+	}
+	w := walk{h: h, limit: r.MaxRecordBytes}
+	if err := w.open(b[HeaderSize:], sc); err != nil {
+		return err
+	}
+	if !recompress {
+		return checkRecords(&w, r, c)
+	}
+	out := sink{b: make([]byte, HeaderSize, max(HeaderSize, len(b))), max: r.MaxBytes}
+	enc, err := sc.encoders.Open(r.Codec, r.Level, &out)
+	if err != nil {
+		return undecompressable(err)
+	}
+	if w.src != nil {
+		// What the walk reads is what is compressed anew; if it is refused, so is all of it.
+		w.tee = enc
+	} else if _, err := enc.Write(b[HeaderSize:]); err != nil {
+		return fmt.Errorf("compress records with %v: %w", r.Codec, err)
+	}
+	if err := checkRecords(&w, r, c); err != nil {
+		return err
+	}
+	if err := enc.Close(); err != nil {
+		return fmt.Errorf("compress records with %v: %w", r.Codec, err)
+	}
+	if out.max > 0 && out.n > out.max-HeaderSize {
+		return tooLarge(HeaderSize+out.n, r)
+	}
+	nh := c.Header
+	nh.Attributes = nh.Attributes&knownBits&^codecMask | Attributes(r.Codec)
+	nh.Length = int32(len(out.b) - LengthOverhead)
+	nh.put(out.b)
+	nh.CRC = setCRC(out.b)
+	c.Header, c.Batch = nh, out.b
+	return nil
+}
+
+// sink collects a recompressed batch and stops keeping it once it is over its limit.
+type sink struct {
+	b   []byte
+	n   int // bytes written, kept or not
+	max int // of the batch; 0 is none
+}
+
+func (s *sink) Write(p []byte) (int, error) {
+	s.n += len(p)
+	limit := s.max
+	if limit <= 0 {
+		limit = math.MaxInt32
+	}
+	if s.n <= limit-HeaderSize {
+		s.b = append(s.b, p...)
+	}
+	return len(p), nil
+}
+
+// checkRecords walks every record, then gives the batch the timestamps the log stores.
+func checkRecords(w *walk, r *Rules, c *Checked) error {
+	h := w.h
+	flagged := h.Attributes.LogAppendTime()
+	var bad *Error
+	total := 0
+	var s seen
+	for i := int32(0); i < h.Count; i++ {
+		if err := w.next(&s); err != nil {
+			return err
+		}
+		if s.offsetDelta != i {
+			return invalid("inner record %d inside the record batch does not have incremental offsets, expected offset is %d in topic partition %s-%d", s.offsetDelta, i, r.Topic, r.Partition)
+		}
+		ts := h.BaseTimestamp + s.timestampDelta
+		if flagged {
+			ts = h.MaxTimestamp
+		}
+		if kind, ok := wrong(r, flagged, ts, s.keyLen); ok {
+			total++
+			bad = note(bad, kind, i, ts, &s, w, r)
+			continue
+		}
+		if ts > c.MaxTimestamp {
+			c.MaxTimestamp, c.OffsetOfMaxTimestamp = ts, i
+		}
+	}
+	if err := w.trailing(); err != nil {
+		return err
+	}
+	if bad != nil {
+		return bad.finish(total)
+	}
+	to := h.Attributes &^ logAppendTimeBit
+	if r.Timestamps == LogAppendTime {
+		to |= logAppendTimeBit
+		c.MaxTimestamp, c.OffsetOfMaxTimestamp, c.AppendTime = r.Now, 0, r.Now
+	}
+	if to != h.Attributes || c.MaxTimestamp != h.MaxTimestamp {
+		to &= knownBits // Kafka rewrites the attributes from what it knows
+		b := c.Batch
+		binary.BigEndian.PutUint16(b[atAttributes:], uint16(to))
+		binary.BigEndian.PutUint64(b[atMaxTimestamp:], uint64(c.MaxTimestamp))
+		c.Header.Attributes, c.Header.MaxTimestamp = to, c.MaxTimestamp
+		c.Header.CRC = setCRC(b)
+	}
+	return nil
+}
+
+// recordFault is what can be wrong with one record.
+type recordFault int8
+
+const (
+	faultNoKey recordFault = iota
+	faultRange
+	faultType
+)
+
+func wrong(r *Rules, flagged bool, ts int64, keyLen int32) (recordFault, bool) {
+	if r.Compacted && keyLen < 0 {
+		return faultNoKey, true
+	}
+	if r.Timestamps == CreateTime && ts != NoTimestamp {
+		// The differences wrap as Kafka's do.
+		if diff := r.Now - ts; diff > r.BeforeMax || -diff > r.AfterMax {
+			return faultRange, true
+		}
+		return 0, false
+	}
+	return faultType, flagged
+}
+
+// note adds a record's error to the batch's.
+func note(e *Error, f recordFault, i int32, ts int64, s *seen, w *walk, r *Rules) *Error {
+	if e == nil {
+		e = &Error{Kind: InvalidRecord}
+	}
+	if f != faultNoKey {
+		e.Kind = InvalidTimestamp
+	}
+	if len(e.Records) == maxRecordErrors {
+		return e
+	}
+	var m string
+	switch f {
+	case faultNoKey:
+		if n := len(e.Records); n > 0 && strings.HasPrefix(e.Records[n-1].Message, noKey) {
+			m = e.Records[n-1].Message
+		} else {
+			m = fmt.Sprintf("%s%s-%d", noKey, r.Topic, r.Partition)
+		}
+	case faultRange:
+		m = fmt.Sprintf("Timestamp %d of message with offset %d is out of range. The timestamp should be within [%d, %d]", ts, i, r.Now-r.BeforeMax, r.Now+r.AfterMax)
+	case faultType:
+		// Kafka names the class it read the record with.
+		class, keyLen, valueLen := "DefaultRecord", max(0, s.keyLen), max(0, s.valueLen)
+		if w.src != nil {
+			class, keyLen, valueLen = "PartialDefaultRecord", s.keyLen, s.valueLen
+		}
+		m = fmt.Sprintf("Invalid timestamp type in message %s(offset=%d, timestamp=%d, key=%d bytes, value=%d bytes). Producer should not set timestamp type to LogAppendTime.", class, i, ts, keyLen, valueLen)
+	}
+	e.Records = append(e.Records, RecordError{Index: i, Message: m})
+	return e
+}
+
+const noKey = "Compacted topic cannot accept message without key in topic partition "
+
+// finish gives the batch's error its message.
+func (e *Error) finish(total int) *Error {
+	if e.Kind == InvalidTimestamp {
+		e.Message = "One or more records have been rejected due to invalid timestamp"
+		return e
+	}
+	var first strings.Builder
+	for i, r := range e.Records[:min(3, len(e.Records))] {
+		if i > 0 {
+			first.WriteString(", ")
+		}
+		fmt.Fprintf(&first, "RecordError(batchIndex=%d, message='%s')", r.Index, r.Message)
+	}
+	e.Message = fmt.Sprintf("One or more records have been rejected due to %d record errors in total, and only showing the first three errors at most: [%s]", total, first.String())
+	return e
+}

@@ -1,0 +1,443 @@
+package batch
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"millrace/storage/codec"
+)
+
+// windowSize is how much of a decompressed stream is held at a time. A record that fits is parsed where it lies; a
+// larger one is parsed field by field as it passes.
+const windowSize = 32 << 10
+
+// Scratch is what walks of compressed batches reuse: decompressors, compressors and a window. The zero value is ready.
+// It serves one call at a time; a caller that bounds how many there are bounds the memory of decompression too.
+type Scratch struct {
+	decoders codec.Decoders
+	encoders codec.Encoders
+	window   []byte
+}
+
+// walk goes through the records of one batch, in memory or as they come out of a decompressor.
+type walk struct {
+	h     Header
+	limit int // the longest record a compressed batch may hold; 0 is no limit
+
+	buf    []byte // what is at hand and not yet walked is buf[at:]
+	at     int
+	src    io.Reader // where more comes from; nil where buf is all there is
+	srcErr error     // why no more comes
+	tee    io.Writer // gets every byte that came out of src; nil is nobody
+
+	left  int    // while a record larger than the window passes: its bytes not yet read,
+	fault *Error // and what was wrong with it; kept here so that the walk need not escape to the heap
+}
+
+// seen is what the checks need of a record.
+type seen struct {
+	timestampDelta   int64
+	offsetDelta      int32
+	keyLen, valueLen int32 // negative is null
+}
+
+// open begins a walk over a batch's records.
+func (w *walk) open(records []byte, sc *Scratch) error {
+	kind := w.h.Attributes.Codec()
+	if kind == codec.None {
+		w.buf = records
+		return nil
+	}
+	src, err := sc.decoders.Open(kind, records)
+	if err != nil {
+		return undecompressable(err)
+	}
+	if sc.window == nil {
+		sc.window = make([]byte, windowSize)
+	}
+	w.src, w.buf = src, sc.window[:0]
+	return nil
+}
+
+func undecompressable(err error) *Error {
+	return &Error{Kind: Undecompressable, Message: "failed to decompress record stream: " + err.Error()}
+}
+
+func invalid(format string, args ...any) *Error {
+	return &Error{Kind: InvalidRecord, Message: fmt.Sprintf(format, args...)}
+}
+
+// fill brings n bytes, at most a window, to hand; fewer if the stream ends first.
+func (w *walk) fill(n int) {
+	if w.src == nil || len(w.buf)-w.at >= n {
+		return
+	}
+	whole := w.buf[:cap(w.buf)]
+	have := copy(whole, w.buf[w.at:])
+	w.at = 0
+	for idle := 0; have < n && w.srcErr == nil; {
+		m, err := w.src.Read(whole[have:])
+		if m > 0 && w.tee != nil {
+			if _, terr := w.tee.Write(whole[have : have+m]); terr != nil {
+				err = terr
+			}
+		}
+		have += m
+		if m == 0 && err == nil {
+			if idle++; idle > 100 {
+				err = io.ErrNoProgress
+			}
+		}
+		w.srcErr = err
+	}
+	w.buf = whole[:have]
+}
+
+// short says why there are fewer bytes than a record needs.
+func (w *walk) short() *Error {
+	if w.srcErr == nil || errors.Is(w.srcErr, io.EOF) {
+		return invalid("incorrect declared batch size, premature EOF reached")
+	}
+	return undecompressable(w.srcErr)
+}
+
+// size reads a record's length.
+func (w *walk) size() (int, *Error) {
+	w.fill(5)
+	v, n := varint(w.buf[w.at:])
+	if n <= 0 {
+		if n == 0 {
+			return 0, w.short()
+		}
+		return 0, invalid("record length: %v", errVarint)
+	}
+	w.at += n
+	if v < 0 {
+		return 0, invalid("record length %d", v)
+	}
+	size := int(v)
+	if w.src == nil {
+		if left := len(w.buf) - w.at; left < size {
+			return 0, invalid("invalid record size: expected %d bytes in record payload, but the buffer has only %d bytes remaining", size, left)
+		}
+	} else if w.limit > 0 && size > w.limit {
+		return 0, invalid("record of %d bytes exceeds the limit of %d bytes for a decompressed record", size, w.limit)
+	}
+	return size, nil
+}
+
+// next checks the form of the next record and steps over it.
+func (w *walk) next(s *seen) *Error {
+	size, err := w.size()
+	if err != nil {
+		return err
+	}
+	if w.src != nil {
+		if size > cap(w.buf) {
+			return w.pass(size, s)
+		}
+		if w.fill(size); len(w.buf)-w.at < size {
+			return w.short()
+		}
+	}
+	body := w.buf[w.at : w.at+size]
+	w.at += size
+	return parse(body, s)
+}
+
+// end checks that nothing follows the last record.
+func (w *walk) end() error {
+	if err := w.trailing(); err != nil {
+		return err
+	}
+	return nil
+}
+
+func (w *walk) trailing() *Error {
+	w.fill(1)
+	if len(w.buf) > w.at {
+		return invalid("incorrect declared batch size, records still remaining in file")
+	}
+	if w.srcErr != nil && w.srcErr != io.EOF {
+		return undecompressable(w.srcErr)
+	}
+	return nil
+}
+
+var (
+	errStructure = "found invalid record structure"
+	errVarint    = "varint is too long"
+)
+
+// parse checks the form of a record's body, which it must fill to the last byte.
+func parse(b []byte, s *seen) *Error {
+	if len(b) == 0 {
+		return invalid("%s: empty", errStructure)
+	}
+	at := 1 // attributes
+	ts, n := varlong(b[at:])
+	if n <= 0 {
+		return invalid("%s: timestamp", errStructure)
+	}
+	at += n
+	od, n := varint(b[at:])
+	if n <= 0 {
+		return invalid("%s: offset", errStructure)
+	}
+	at += n
+	kl, n := varint(b[at:])
+	if n <= 0 {
+		return invalid("%s: key length", errStructure)
+	}
+	at += n
+	if kl > 0 {
+		if int(kl) > len(b)-at {
+			return invalid("%s: key of %d bytes with %d remaining", errStructure, kl, len(b)-at)
+		}
+		at += int(kl)
+	}
+	vl, n := varint(b[at:])
+	if n <= 0 {
+		return invalid("%s: value length", errStructure)
+	}
+	at += n
+	if vl > 0 {
+		if int(vl) > len(b)-at {
+			return invalid("%s: value of %d bytes with %d remaining", errStructure, vl, len(b)-at)
+		}
+		at += int(vl)
+	}
+	headers, n := varint(b[at:])
+	if n <= 0 {
+		return invalid("%s: header count", errStructure)
+	}
+	at += n
+	if headers != 0 {
+		if headers < 0 {
+			return invalid("found invalid number of record headers %d", headers)
+		}
+		if int(headers) > len(b)-at {
+			return invalid("found invalid number of record headers: %d is larger than the remaining size of the buffer", headers)
+		}
+		for range headers {
+			hk, n := varint(b[at:])
+			if n <= 0 || hk < 0 || int(hk) > len(b)-at-n {
+				return invalid("%s: header key", errStructure)
+			}
+			at += n + int(hk)
+			hv, n := varint(b[at:])
+			if n <= 0 || (hv > 0 && int(hv) > len(b)-at-n) {
+				return invalid("%s: header value", errStructure)
+			}
+			at += n
+			if hv > 0 {
+				at += int(hv)
+			}
+		}
+	}
+	if at != len(b) {
+		return invalid("invalid record size: expected to read %d bytes in record payload, but instead read %d", len(b), at)
+	}
+	s.timestampDelta, s.offsetDelta, s.keyLen, s.valueLen = ts, od, kl, vl
+	return nil
+}
+
+// pass is parse for a record larger than the window.
+func (w *walk) pass(size int, s *seen) *Error {
+	w.left, w.fault = size, nil
+	w.skip(1) // attributes
+	s.timestampDelta = w.passVarlong()
+	s.offsetDelta = w.passVarint()
+	s.keyLen = w.passVarint()
+	w.skip(max(0, int(s.keyLen)))
+	s.valueLen = w.passVarint()
+	w.skip(max(0, int(s.valueLen)))
+	headers := w.passVarint()
+	switch {
+	case w.fault != nil:
+		return w.fault
+	case headers < 0:
+		return invalid("found invalid number of record headers %d", headers)
+	case int(headers) > w.left:
+		return invalid("found invalid number of record headers: %d is larger than the remaining size of the record", headers)
+	}
+	for i := int32(0); i < headers && w.fault == nil; i++ {
+		hk := w.passVarint()
+		if w.fault == nil && hk < 0 {
+			return invalid("%s: header key", errStructure)
+		}
+		w.skip(int(hk))
+		w.skip(max(0, int(w.passVarint())))
+	}
+	if w.fault != nil {
+		return w.fault
+	}
+	if w.left != 0 {
+		return invalid("invalid record size: expected to read %d bytes in record payload, but instead read %d", size, size-w.left)
+	}
+	return nil
+}
+
+// The methods below read the fields of a record as it passes through the window; the first fault sticks.
+
+func (w *walk) skip(n int) {
+	if w.fault != nil {
+		return
+	}
+	if n > w.left {
+		w.fault = invalid("%s: field of %d bytes with %d remaining", errStructure, n, w.left)
+		return
+	}
+	w.left -= n
+	for n > 0 {
+		w.fill(1)
+		m := min(n, len(w.buf)-w.at)
+		if m == 0 {
+			w.fault = w.short()
+			return
+		}
+		w.at += m
+		n -= m
+	}
+}
+
+// peek are the next n bytes of the record, fewer where it ends.
+func (w *walk) peek(n int) []byte {
+	n = min(n, w.left)
+	w.fill(n)
+	b := w.buf[w.at:]
+	return b[:min(n, len(b))]
+}
+
+func (w *walk) passVarint() int32 {
+	if w.fault != nil {
+		return 0
+	}
+	b := w.peek(5)
+	v, n := varint(b)
+	w.took(n, len(b), 5)
+	return v
+}
+
+func (w *walk) passVarlong() int64 {
+	if w.fault != nil {
+		return 0
+	}
+	b := w.peek(10)
+	v, n := varlong(b)
+	w.took(n, len(b), 10)
+	return v
+}
+
+func (w *walk) took(n, had, want int) {
+	switch {
+	case n > 0:
+		w.at += n
+		w.left -= n
+	case n == 0 && had < want && had < w.left:
+		w.fault = w.short()
+	default:
+		w.fault = invalid("%s", errStructure)
+	}
+}
+
+// varint reads a zig-zag varint of at most five bytes. n is the bytes read, 0 where b ends too early and -1 where the
+// fifth byte has its top bit set. Bits beyond the thirty-second are dropped, as Kafka does.
+func varint(b []byte) (v int32, n int) {
+	if len(b) > 0 && b[0] < 0x80 {
+		u := uint32(b[0])
+		return int32(u>>1) ^ -int32(u&1), 1
+	}
+	var u uint32
+	for i, c := range b {
+		u |= uint32(c&0x7f) << (7 * i)
+		if c < 0x80 {
+			return int32(u>>1) ^ -int32(u&1), i + 1
+		}
+		if i == 4 {
+			return 0, -1
+		}
+	}
+	return 0, 0
+}
+
+// varlong is varint for 64 bits and ten bytes.
+func varlong(b []byte) (v int64, n int) {
+	if len(b) > 0 && b[0] < 0x80 {
+		u := uint64(b[0])
+		return int64(u>>1) ^ -int64(u&1), 1
+	}
+	var u uint64
+	for i, c := range b {
+		u |= uint64(c&0x7f) << (7 * i)
+		if c < 0x80 {
+			return int64(u>>1) ^ -int64(u&1), i + 1
+		}
+		if i == 9 {
+			return 0, -1
+		}
+	}
+	return 0, 0
+}
+
+// record reads the next record whole.
+func (w *walk) record() (Record, error) {
+	size, ferr := w.size()
+	if ferr != nil {
+		return Record{}, ferr
+	}
+	var body []byte
+	if w.src == nil {
+		body = w.buf[w.at : w.at+size : w.at+size]
+		w.at += size
+	} else {
+		// The length is only a claim until the bytes are there.
+		body = make([]byte, 0, min(size, windowSize))
+		for len(body) < size {
+			w.fill(1)
+			m := min(size-len(body), len(w.buf)-w.at)
+			if m == 0 {
+				return Record{}, w.short()
+			}
+			body = append(body, w.buf[w.at:w.at+m]...)
+			w.at += m
+		}
+	}
+	var s seen
+	if err := parse(body, &s); err != nil {
+		return Record{}, err
+	}
+	r := Record{Attributes: int8(body[0]), Timestamp: w.h.BaseTimestamp + s.timestampDelta, Offset: w.h.BaseOffset + Offset(s.offsetDelta)}
+	if w.h.Attributes.LogAppendTime() {
+		r.Timestamp = w.h.MaxTimestamp
+	}
+	// The form is known to be good: read the fields again without looking back.
+	at := 1
+	field := func() []byte {
+		v, n := varint(body[at:])
+		at += n
+		if v < 0 {
+			return nil
+		}
+		f := body[at : at+int(v) : at+int(v)]
+		at += int(v)
+		return f
+	}
+	_, n := varlong(body[at:])
+	at += n
+	_, n = varint(body[at:])
+	at += n
+	r.Key = field()
+	r.Value = field()
+	headers, n := varint(body[at:])
+	at += n
+	if headers > 0 {
+		r.Headers = make([]RecordHeader, 0, min(headers, 64))
+		for range headers {
+			k := field()
+			r.Headers = append(r.Headers, RecordHeader{Key: string(k), Value: field()})
+		}
+	}
+	return r, nil
+}
