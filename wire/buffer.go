@@ -1,0 +1,61 @@
+package wire
+
+import "sync"
+
+// A buffer is a pooled run of bytes.
+type buffer struct {
+	b     []byte
+	class int8 // index into bufferSizes, or -1: not pooled
+}
+
+// bufferSizes are the sizes buffers come in. The small ones are read ahead into;
+// the large ones take one Produce frame each, and have some room above the power
+// of two because a client that batches up to 1 MiB sends a little more than that.
+var bufferSizes = [...]int{
+	4 << 10, 16 << 10, 64 << 10,
+	128<<10 + 4<<10, 256<<10 + 4<<10, 512<<10 + 4<<10, 1<<20 + 4<<10, 2<<20 + 4<<10, 4<<20 + 4<<10,
+}
+
+const aheadClasses = 3 // of bufferSizes
+
+var bufferPools [len(bufferSizes)]sync.Pool
+
+// classFor is the smallest class that holds n bytes, or -1.
+func classFor(n int) int8 {
+	for i, size := range bufferSizes {
+		if n <= size {
+			return int8(i)
+		}
+	}
+	return -1
+}
+
+func getClass(class int8) *buffer {
+	if b, ok := bufferPools[class].Get().(*buffer); ok {
+		return b
+	}
+	return &buffer{b: make([]byte, bufferSizes[class]), class: class}
+}
+
+// getBuffer returns a buffer of at least n bytes.
+func getBuffer(n int) *buffer {
+	if class := classFor(n); class >= 0 {
+		return getClass(class)
+	}
+	return &buffer{b: make([]byte, n), class: -1}
+}
+
+func putBuffer(b *buffer) {
+	if b != nil && b.class >= 0 {
+		bufferPools[b.class].Put(b)
+	}
+}
+
+// poisonByte overwrites bytes that a handler may no longer look at, under tests.
+const poisonByte = 0xdb
+
+func poison(b []byte) {
+	for i := range b {
+		b[i] = poisonByte
+	}
+}

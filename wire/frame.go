@@ -1,0 +1,303 @@
+package wire
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+)
+
+const (
+	// headSize is what is read while a connection is idle: the length of a frame,
+	// and the part of the header that tells what the frame will cost. No frame is
+	// shorter, so nothing of the next one is taken.
+	headSize = 4 + minHeader
+	// maxTrust limits how much is allocated at once for a frame of a connection
+	// that has sent frames of that length before.
+	maxTrust = 2 << 20
+)
+
+// frameReader cuts a stream into frames.
+//
+// While nothing is buffered it reads into a few bytes of its own. Once a length
+// is known, small frames are read, together with what follows them, into a
+// pooled buffer; a large one gets a buffer to itself. Buffers grow as bytes
+// arrive. A large frame begins with no more than its connection has already
+// shown to be good for, and after that takes at most four times what arrived.
+type frameReader struct {
+	src      io.Reader
+	max      int // longest frame
+	poison   bool
+	progress func() // called whenever bytes arrived
+
+	head  [headSize]byte
+	headN int     // bytes in head
+	ahead *buffer // nil: what is buffered is in head
+	r, w  int     // unread bytes of ahead
+	peak  int     // most that ahead held since it was taken
+	class int8    // of the next ahead buffer
+	trust int     // length of the longest frame received so far, within maxTrust
+
+	size int // length of the frame that next announced
+}
+
+// frameError is a length that ends the connection.
+type frameError struct {
+	size  int32
+	start [4]byte
+	max   int
+}
+
+func (e *frameError) Error() string {
+	if hint := looksLike(e.start); hint != "" {
+		return fmt.Sprintf("invalid frame length %d: looks like %s", e.size, hint)
+	}
+	if int(e.size) > e.max {
+		return fmt.Sprintf("invalid frame length %d: more than socket.request.max.bytes (%d)", e.size, e.max)
+	}
+	return fmt.Sprintf("invalid frame length %d", e.size)
+}
+
+// looksLike names the protocol whose first bytes were taken for a length.
+func looksLike(b [4]byte) string {
+	if b[0] == 0x16 && b[1] == 3 && b[2] <= 4 {
+		return "a TLS hello on a plaintext listener"
+	}
+	if b[0] == 0x15 && b[1] == 3 && b[2] <= 4 {
+		return "a TLS alert on a plaintext listener"
+	}
+	switch string(b[:]) {
+	case "GET ", "POST", "HEAD", "PUT ", "OPTI", "DELE", "PATC", "CONN", "TRAC":
+		return "an HTTP request"
+	case "PRI ":
+		return "an HTTP/2 request"
+	case "SSH-":
+		return "an SSH client"
+	}
+	return ""
+}
+
+func (f *frameReader) buffered() []byte {
+	if f.ahead != nil {
+		return f.ahead.b[f.r:f.w]
+	}
+	return f.head[:f.headN]
+}
+
+// checkLength checks the length at the start of b, which holds four bytes.
+func (f *frameReader) checkLength(b []byte) (int, error) {
+	size := int32(binary.BigEndian.Uint32(b))
+	if size < minHeader || int(size) > f.max {
+		return 0, &frameError{size: size, start: [4]byte(b[:4]), max: f.max}
+	}
+	return int(size), nil
+}
+
+// next waits for the start of a frame and returns its length and api key. At the
+// end of the stream it returns io.EOF, and io.ErrUnexpectedEOF within a frame.
+func (f *frameReader) next() (size int, key int16, err error) {
+	if f.ahead != nil && f.r == f.w {
+		f.dropAhead()
+	}
+	checked := false
+	for {
+		b := f.buffered()
+		if len(b) >= 4 && !checked {
+			// At once: of a frame too short to hold a header no more may come.
+			if size, err = f.checkLength(b); err != nil {
+				return 0, 0, err
+			}
+			checked = true
+		}
+		if len(b) >= headSize {
+			f.size = size
+			return size, int16(binary.BigEndian.Uint16(b[4:])), nil
+		}
+		if f.ahead != nil {
+			err = f.fill(headSize)
+		} else {
+			var n int
+			n, err = f.src.Read(f.head[f.headN:])
+			f.headN += n
+			if n > 0 {
+				f.progress()
+				err = nil
+			}
+		}
+		if err != nil {
+			return 0, 0, f.midFrame(err)
+		}
+	}
+}
+
+func (f *frameReader) midFrame(err error) error {
+	if errors.Is(err, io.EOF) && len(f.buffered()) > 0 {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// fill reads once into ahead, which is to hold need unread bytes in the end. If
+// there is no room it makes some: by moving what is unread to the front, to a
+// larger buffer if earlier reads filled this one, or, when the buffer is full of
+// unread bytes, to one of the next size.
+func (f *frameReader) fill(need int) error {
+	if size := len(f.ahead.b); f.w == size || f.r+need > size {
+		switch {
+		case f.r == 0 && f.w < size:
+		case f.r == 0:
+			f.moveAhead(f.ahead.class + 1)
+		case f.class > f.ahead.class:
+			f.moveAhead(f.class)
+		default:
+			f.w = copy(f.ahead.b, f.ahead.b[f.r:f.w])
+			f.r = 0
+		}
+	}
+	free := f.ahead.b[f.w:]
+	n, err := f.src.Read(free)
+	f.w += n
+	f.peak = max(f.peak, f.w)
+	if n == len(free) {
+		f.class = min(f.ahead.class+1, aheadClasses-1)
+	}
+	if n > 0 {
+		f.progress()
+		return nil
+	}
+	if err == nil {
+		err = io.ErrNoProgress
+	}
+	return err
+}
+
+func (f *frameReader) moveAhead(class int8) {
+	b := getClass(class)
+	f.w = copy(b.b, f.ahead.b[f.r:f.w])
+	f.r = 0
+	putBuffer(f.ahead)
+	f.ahead = b
+}
+
+func (f *frameReader) dropAhead() {
+	if f.ahead == nil {
+		return
+	}
+	if f.peak <= len(f.ahead.b)/4 && f.class > 0 {
+		f.class--
+	}
+	putBuffer(f.ahead)
+	f.ahead, f.r, f.w, f.peak = nil, 0, 0, 0
+}
+
+// body reads the frame that next announced, without its length. Of a Produce the
+// bytes are valid until done is called; any other may be kept.
+func (f *frameReader) body(pooled bool) ([]byte, *buffer, error) {
+	if 4+f.size > bufferSizes[aheadClasses-1] {
+		return f.large(pooled)
+	}
+	if f.ahead == nil {
+		f.ahead = getClass(f.class)
+		f.r, f.w = 0, copy(f.ahead.b, f.head[:f.headN])
+		f.headN, f.peak = 0, f.w
+	}
+	for f.w-f.r < 4+f.size {
+		if err := f.fill(4 + f.size); err != nil {
+			return nil, nil, f.midFrame(err)
+		}
+	}
+	frame := f.ahead.b[f.r+4 : f.r+4+f.size : f.r+4+f.size]
+	if pooled {
+		return frame, nil, nil
+	}
+	frame = append(make([]byte, 0, f.size), frame...)
+	f.r += 4 + f.size
+	f.size = 0
+	if f.r == f.w {
+		f.dropAhead()
+	}
+	return frame, nil, nil
+}
+
+// done gives back the frame that body returned with pooled set.
+func (f *frameReader) done(frame []byte, b *buffer) {
+	if f.poison {
+		poison(frame)
+	}
+	if b != nil {
+		putBuffer(b)
+		return
+	}
+	f.r += 4 + f.size
+	f.size = 0
+}
+
+// large reads a frame into a buffer of its own.
+func (f *frameReader) large(pooled bool) ([]byte, *buffer, error) {
+	size := f.size
+	alloc := func(n int) *buffer {
+		if pooled {
+			return getBuffer(n)
+		}
+		return &buffer{b: make([]byte, n), class: -1}
+	}
+	room := min(size, max(bufferSizes[aheadClasses-1], f.trust))
+	buf := alloc(room)
+	have := copy(buf.b, f.buffered()[4:])
+	f.headN = 0
+	f.dropAhead()
+	for {
+		room = min(size, len(buf.b))
+		for have < room {
+			n, err := f.src.Read(buf.b[have:room])
+			have += n
+			if n > 0 {
+				f.progress()
+				continue
+			}
+			if err == nil {
+				err = io.ErrNoProgress
+			} else if errors.Is(err, io.EOF) {
+				err = io.ErrUnexpectedEOF
+			}
+			putBuffer(buf)
+			return nil, nil, err
+		}
+		if have == size {
+			break
+		}
+		next := alloc(min(size, 4*have))
+		copy(next.b, buf.b[:have])
+		putBuffer(buf)
+		buf = next
+	}
+	f.trust = max(f.trust, min(size, maxTrust))
+	f.size = 0
+	return buf.b[:size:size], buf, nil
+}
+
+// produceReady tells whether the whole of a Produce is buffered, so that it can
+// be answered together with the one before it.
+func (f *frameReader) produceReady() bool {
+	b := f.buffered()
+	if len(b) < headSize {
+		return false
+	}
+	size, err := f.checkLength(b)
+	return err == nil && len(b) >= 4+size && int16(binary.BigEndian.Uint16(b[4:])) == keyProduce
+}
+
+// close gives back what is held.
+func (f *frameReader) close() {
+	if f.ahead != nil {
+		putBuffer(f.ahead)
+	}
+	f.ahead, f.r, f.w, f.headN = nil, 0, 0, 0
+}
+
+// isTimeout tells a deadline from a broken connection.
+func isTimeout(err error) bool {
+	var ne net.Error
+	return errors.As(err, &ne) && ne.Timeout()
+}

@@ -1,0 +1,491 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// ServerOptions configure a Server. Handler is needed; the zero value of
+// everything else works.
+type ServerOptions struct {
+	Handler Handler
+	// Logger may be nil.
+	Logger *zap.Logger
+	// MaxRequestBytes is socket.request.max.bytes; 0 means Kafka's 100 MiB.
+	MaxRequestBytes int32
+	// Budget is queued.max.request.bytes: what requests in progress may stand
+	// for. A Produce stands for its length, any other request for 32 times its
+	// length; frames of up to 64 KiB, and the reserved listeners, have reserves of
+	// their own. 0 or less means no limit.
+	Budget int64
+	// IdleTimeout is connections.max.idle.ms; 0 means Kafka's ten minutes, a
+	// negative value none. A peer that has sent part of a frame, or that does not
+	// read its replies, is idle as well; one that waits for an answer is not.
+	IdleTimeout time.Duration
+	Limits      Limits
+	// ReservedListeners are those between brokers and of controllers. They do not
+	// count against Limits.MaxConnections.
+	ReservedListeners []string
+	// SendBuffer and ReceiveBuffer are socket.send.buffer.bytes and
+	// socket.receive.buffer.bytes; 0 or less leaves the choice to the system.
+	SendBuffer, ReceiveBuffer int
+	// PoisonBuffers overwrites the body of every Produce once its handler has
+	// returned. It is for tests, whose handlers are to fail loudly if they keep
+	// such bytes.
+	PoisonBuffers bool
+}
+
+// Limits are the limits on connections; 0 means none. They may change while the
+// server runs.
+type Limits struct {
+	// MaxConnections is max.connections, over all listeners that are not
+	// reserved. PerListener is the listener's own. Over the limit a connection is
+	// not served before another closes.
+	MaxConnections int
+	PerListener    map[string]int
+	// MaxConnectionsPerIP is max.connections.per.ip, PerIP its overrides, of
+	// which 0 admits nobody. Over the limit a new connection is closed at once.
+	MaxConnectionsPerIP int
+	PerIP               map[netip.Addr]int
+	// MaxCreationRate is max.connection.creation.rate, per second, over all
+	// listeners that are not reserved; PerListenerRate is the listener's own.
+	// Over the rate an accept is delayed; ten seconds' worth may come at once.
+	MaxCreationRate float64
+	PerListenerRate map[string]float64
+}
+
+// Stats is what a server did and is doing.
+type Stats struct {
+	Connections   map[string]int // by listener
+	BudgetInUse   int64
+	SendfileBytes int64
+	Requests      int64
+	Accepted      int64
+	// RefusedPerIP counts connections closed for their address's limit.
+	RefusedPerIP int64
+}
+
+type counters struct {
+	sendfileBytes atomic.Int64
+	requests      atomic.Int64
+	accepted      atomic.Int64
+	refusedPerIP  atomic.Int64
+}
+
+// A Server serves the Kafka protocol on any number of listeners.
+type Server struct {
+	options  ServerOptions
+	log      *zap.Logger
+	start    time.Time
+	clients  budgets
+	reserved budgets
+	counters counters
+	lines    logLimit
+	draining atomic.Bool
+	stopped  chan struct{} // closed when draining begins
+	running  sync.WaitGroup
+
+	mu        sync.Mutex
+	changed   sync.Cond // connections, limits, or the server's state
+	limits    Limits
+	listeners map[string]*listener
+	open      map[net.Listener]struct{}
+	conns     map[*connection]struct{}
+	perIP     map[netip.Addr]int
+	total     int // connections on listeners that are not reserved
+	lastID    uint64
+	rate      bucket
+	sweeping  bool
+}
+
+// listener is what connections of one listener name share.
+type listener struct {
+	name     string
+	reserved bool
+	budgets  *budgets
+	count    int
+	rate     bucket
+}
+
+// NewServer returns a Server. It starts nothing before Serve.
+func NewServer(o ServerOptions) *Server {
+	if o.Handler == nil {
+		panic("wire: a server needs a handler")
+	}
+	if o.MaxRequestBytes <= 0 {
+		o.MaxRequestBytes = 100 << 20
+	}
+	if o.IdleTimeout == 0 {
+		o.IdleTimeout = 10 * time.Minute
+	}
+	if o.Logger == nil {
+		o.Logger = zap.NewNop()
+	}
+	s := &Server{
+		options:   o,
+		log:       o.Logger,
+		start:     time.Now(),
+		limits:    o.Limits,
+		stopped:   make(chan struct{}),
+		listeners: make(map[string]*listener),
+		open:      make(map[net.Listener]struct{}),
+		conns:     make(map[*connection]struct{}),
+		perIP:     make(map[netip.Addr]int),
+	}
+	s.changed.L = &s.mu
+	s.clients.init(o.Budget)
+	s.reserved.init(o.Budget)
+	return s
+}
+
+func (s *Server) clock() int64 { return int64(time.Since(s.start)) }
+
+// SetLimits changes the limits. Connections that are open stay open.
+func (s *Server) SetLimits(l Limits) {
+	s.mu.Lock()
+	s.limits = l
+	s.changed.Broadcast()
+	s.mu.Unlock()
+}
+
+// Stats returns the present numbers.
+func (s *Server) Stats() Stats {
+	st := Stats{
+		Connections:   make(map[string]int),
+		BudgetInUse:   s.clients.inUse() + s.reserved.inUse(),
+		SendfileBytes: s.counters.sendfileBytes.Load(),
+		Requests:      s.counters.requests.Load(),
+		Accepted:      s.counters.accepted.Load(),
+		RefusedPerIP:  s.counters.refusedPerIP.Load(),
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, l := range s.listeners {
+		st.Connections[name] = l.count
+	}
+	return st
+}
+
+// ErrServerClosed is returned by Serve on a server that was drained or closed
+// before.
+var ErrServerClosed = errors.New("wire: the server is closed")
+
+// Serve accepts connections on l, which it closes in the end, until the context
+// is done, the listener fails, or the server is drained or closed. Connections
+// live on after the context is done. Several listeners may share a name.
+func (s *Server) Serve(ctx context.Context, name string, l net.Listener) error {
+	ln, err := s.register(name, l)
+	if err != nil {
+		l.Close()
+		return err
+	}
+	stop := context.AfterFunc(ctx, func() {
+		l.Close()
+		s.mu.Lock()
+		s.changed.Broadcast()
+		s.mu.Unlock()
+	})
+	defer func() {
+		stop()
+		l.Close()
+		s.mu.Lock()
+		delete(s.open, l)
+		s.mu.Unlock()
+		s.running.Done()
+	}()
+	var pause time.Duration
+	for {
+		if !s.waitForSlot(ctx, ln) || !s.waitForRate(ctx, ln) {
+			return nil
+		}
+		nc, err := l.Accept()
+		if err == nil {
+			pause = 0
+			s.accept(ln, nc)
+			continue
+		}
+		if ctx.Err() != nil || s.draining.Load() {
+			return nil
+		}
+		if errors.Is(err, net.ErrClosed) {
+			return fmt.Errorf("accepting on listener %s: %w", name, err)
+		}
+		// Out of file descriptors, most likely. It passes when connections close.
+		pause = min(max(2*pause, 5*time.Millisecond), time.Second)
+		s.logLimited("accepting failed", zap.String("listener", name), zap.Error(err))
+		if !s.sleep(ctx, pause) {
+			return nil
+		}
+	}
+}
+
+func (s *Server) register(name string, l net.Listener) (*listener, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.draining.Load() {
+		return nil, ErrServerClosed
+	}
+	ln := s.listeners[name]
+	if ln == nil {
+		ln = &listener{name: name, budgets: &s.clients}
+		for _, r := range s.options.ReservedListeners {
+			if r == name {
+				ln.reserved, ln.budgets = true, &s.reserved
+			}
+		}
+		s.listeners[name] = ln
+	}
+	s.open[l] = struct{}{}
+	s.running.Add(1)
+	if !s.sweeping && s.options.IdleTimeout > 0 {
+		s.sweeping = true
+		s.running.Add(1)
+		go s.sweep()
+	}
+	return ln, nil
+}
+
+// sleep waits; false if the server stops accepting meanwhile.
+func (s *Server) sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+	case <-s.stopped:
+	}
+	return false
+}
+
+// waitForSlot waits until the limits allow one more connection.
+func (s *Server) waitForSlot(ctx context.Context, ln *listener) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		if ctx.Err() != nil || s.draining.Load() {
+			return false
+		}
+		most := s.limits.PerListener[ln.name]
+		full := most > 0 && ln.count >= most
+		if !ln.reserved && s.limits.MaxConnections > 0 && s.total >= s.limits.MaxConnections {
+			full = true
+		}
+		if !full {
+			return true
+		}
+		s.changed.Wait()
+	}
+}
+
+// waitForRate waits until the creation rate allows one more connection.
+func (s *Server) waitForRate(ctx context.Context, ln *listener) bool {
+	s.mu.Lock()
+	now := s.clock()
+	wait := ln.rate.delay(now, s.limits.PerListenerRate[ln.name])
+	if !ln.reserved {
+		wait = max(wait, s.rate.delay(now, s.limits.MaxCreationRate))
+	}
+	s.mu.Unlock()
+	if wait <= 0 {
+		return true
+	}
+	return s.sleep(ctx, wait)
+}
+
+// accept starts a connection.
+func (s *Server) accept(ln *listener, nc net.Conn) {
+	if tc, ok := nc.(*net.TCPConn); ok {
+		if s.options.SendBuffer > 0 {
+			tc.SetWriteBuffer(s.options.SendBuffer)
+		}
+		if s.options.ReceiveBuffer > 0 {
+			tc.SetReadBuffer(s.options.ReceiveBuffer)
+		}
+	}
+	c := &connection{server: s, listener: ln, nc: nc}
+	c.changed.L = &c.mu
+	c.Conn = Conn{Listener: ln.name, Local: addrPort(nc.LocalAddr()), Remote: addrPort(nc.RemoteAddr()), Principal: Anonymous}
+	touch := c.touch
+	c.in = frameReader{src: nc, max: int(s.options.MaxRequestBytes), poison: s.options.PoisonBuffers, progress: touch}
+	c.out = output{nc: nc, progress: touch, counters: &s.counters}
+	c.Conn.ctx, c.cancelConn = context.WithCancelCause(context.Background())
+	c.handling, c.cancelHandling = context.WithCancelCause(c.Conn.ctx)
+	c.touch()
+
+	if !s.admit(c) {
+		nc.Close()
+		return
+	}
+	go c.serve()
+}
+
+// admit enters a connection into the books, unless its address has too many.
+func (s *Server) admit(c *connection) bool {
+	ip := c.Remote.Addr()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.draining.Load() {
+		return false
+	}
+	if ip.IsValid() {
+		most, overridden := s.limits.PerIP[ip]
+		if !overridden {
+			most = s.limits.MaxConnectionsPerIP
+		}
+		if (most > 0 || overridden) && s.perIP[ip] >= most {
+			s.counters.refusedPerIP.Add(1)
+			s.logLimited("closing a connection: too many from its address", zap.Stringer("address", ip), zap.Int("limit", most))
+			return false
+		}
+		s.perIP[ip]++
+	}
+	s.lastID++
+	c.ID = s.lastID
+	c.listener.count++
+	if !c.listener.reserved {
+		s.total++
+	}
+	s.conns[c] = struct{}{}
+	s.counters.accepted.Add(1)
+	s.running.Add(1)
+	return true
+}
+
+// forget ends a connection's entry in the books.
+func (s *Server) forget(c *connection) {
+	ip := c.Remote.Addr()
+	s.mu.Lock()
+	delete(s.conns, c)
+	c.listener.count--
+	if !c.listener.reserved {
+		s.total--
+	}
+	if ip.IsValid() {
+		if s.perIP[ip]--; s.perIP[ip] == 0 {
+			delete(s.perIP, ip)
+		}
+	}
+	s.changed.Broadcast()
+	s.mu.Unlock()
+	s.running.Done()
+}
+
+func addrPort(a net.Addr) netip.AddrPort {
+	if t, ok := a.(*net.TCPAddr); ok {
+		ap := t.AddrPort()
+		return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
+	}
+	return netip.AddrPort{}
+}
+
+// sweep closes idle connections.
+func (s *Server) sweep() {
+	defer s.running.Done()
+	idle := s.options.IdleTimeout
+	t := time.NewTicker(max(idle/16, 10*time.Millisecond))
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+		case <-s.stopped:
+			return
+		}
+		limit := s.clock() - int64(idle)
+		var expired []*connection
+		s.mu.Lock()
+		for c := range s.conns {
+			if c.lastActive.Load() < limit && c.waits.Load() == 0 {
+				expired = append(expired, c)
+			}
+		}
+		s.mu.Unlock()
+		for _, c := range expired {
+			s.log.Debug("closing an idle connection", c.field())
+			c.shut(errIdle)
+		}
+	}
+}
+
+// stop stops accepting and returns the connections there are.
+func (s *Server) stop() []*connection {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.draining.Swap(true) {
+		close(s.stopped)
+	}
+	for l := range s.open {
+		l.Close()
+	}
+	s.changed.Broadcast()
+	conns := make([]*connection, 0, len(s.conns))
+	for c := range s.conns {
+		conns = append(conns, c)
+	}
+	return conns
+}
+
+// Drain stops accepting and reading, cancels the contexts of running handlers
+// with ErrDraining, lets what has been read be answered, and closes the
+// connections. When the context is done it closes what is left, and returns the
+// context's error.
+func (s *Server) Drain(ctx context.Context) error {
+	for _, c := range s.stop() {
+		c.cancelHandling(ErrDraining)
+		// Wakes a reader that waits for a request.
+		c.nc.SetReadDeadline(time.Unix(1, 0))
+	}
+	done := make(chan struct{})
+	go func() {
+		s.running.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+	}
+	s.Close()
+	<-done
+	return fmt.Errorf("draining connections: %w", context.Cause(ctx))
+}
+
+// Close stops accepting and closes every connection at once. It returns when
+// every handler has returned; their contexts are cancelled.
+func (s *Server) Close() {
+	for _, c := range s.stop() {
+		c.shut(ErrClosed)
+	}
+	s.running.Wait()
+}
+
+// isGone tells whether an error only says that the peer, or this side, has ended
+// the connection.
+func isGone(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
+		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ETIMEDOUT) ||
+		errors.Is(err, ErrClosed) || errors.Is(err, ErrDraining) || errors.Is(err, io.ErrClosedPipe)
+}
+
+// logLimited logs at most a few lines a second, so that a peer cannot fill the
+// disk with them.
+func (s *Server) logLimited(msg string, fields ...zap.Field) {
+	dropped, ok := s.lines.allow(s.clock())
+	if !ok {
+		return
+	}
+	if dropped > 0 {
+		fields = append(fields, zap.Int("lines_left_out", dropped))
+	}
+	s.log.Warn(msg, fields...)
+}
