@@ -28,8 +28,6 @@ import (
 	"time"
 
 	"millrace/controller/image"
-
-	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // Machine is the state of one partition of an internal topic. Its methods are
@@ -188,7 +186,3 @@ type Send struct {
 	// appended so far if it has none, are committed.
 	Written bool
 }
-
-// Response is what kmsg calls a response; it is named here so that machines and
-// handlers agree on what a reply's body most often is.
-type Response = kmsg.Response

@@ -1,0 +1,91 @@
+package coordinator
+
+import (
+	"fmt"
+
+	"millrace/broker/machine"
+	"millrace/storage/batch"
+)
+
+// Log is the partition of the internal topic that a shard owns, for one
+// leadership of this broker. The shard is the only one that appends to it.
+type Log interface {
+	// Append writes one batch at the end of the log, as the leader, and gives
+	// the offsets it got. The bytes may be changed in place. It does not wait for
+	// followers. A *Refused error says that nothing was written; after any other
+	// the outcome is unknown.
+	Append(b []byte) (base, last batch.Offset, err error)
+	// Start and End are the log start and the log end.
+	Start() batch.Offset
+	End() batch.Offset
+	// HighWatermark is the offset below which all is committed.
+	HighWatermark() batch.Offset
+	// Read gives whole batches, at least one, beginning with the one that holds
+	// from or the first one after it; about maxBytes of them. It is only asked
+	// for offsets between Start and End. The bytes are the caller's.
+	Read(from batch.Offset, maxBytes int) ([]byte, error)
+	// Watch has wake called, from any goroutine and under any lock, whenever the
+	// high watermark moves. wake does not block. stop ends it.
+	Watch(wake func()) (stop func())
+}
+
+// replay feeds whole batches to the machine and gives the offset after the last
+// one.
+func (s *Shard) replay(m machine.Machine, b []byte, from batch.Offset) (next batch.Offset, err error) {
+	next = from
+	for len(b) > 0 {
+		h, err := batch.ParseHeader(b)
+		if err != nil {
+			return next, fmt.Errorf("reading the batch at or after offset %d: %w", next, err)
+		}
+		if h.Size() > len(b) {
+			return next, nil // a cut batch: read again from here
+		}
+		one := b[:h.Size()]
+		b = b[h.Size():]
+		if h.NextOffset() <= next {
+			continue
+		}
+		if err := batch.CheckCRC(one); err != nil {
+			return next, fmt.Errorf("reading the batch at offset %d: %w", h.BaseOffset, err)
+		}
+		if h.Attributes.Control() {
+			if err := replayControl(m, h, one); err != nil {
+				return next, fmt.Errorf("reading the control batch at offset %d: %w", h.BaseOffset, err)
+			}
+			next = h.NextOffset()
+			continue
+		}
+		var producer *machine.Producer
+		if h.Attributes.Transactional() {
+			producer = &machine.Producer{ID: int64(h.ProducerID), Epoch: int16(h.ProducerEpoch)}
+		}
+		for rec, err := range batch.Records(one, s.o.LoadLimit) {
+			if err != nil {
+				return next, fmt.Errorf("reading the records at offset %d: %w", h.BaseOffset, err)
+			}
+			if rec.Offset < from {
+				continue
+			}
+			r := machine.Record{Key: rec.Key, Value: rec.Value, Producer: producer}
+			if why := m.Replay(r); why != "" {
+				s.skipped(rec.Offset, why)
+			}
+		}
+		next = h.NextOffset()
+	}
+	return next, nil
+}
+
+func replayControl(m machine.Machine, h batch.Header, one []byte) error {
+	mk, ok, err := batch.ParseMarker(one)
+	if err != nil || !ok {
+		return err
+	}
+	m.ReplayMarker(machine.Marker{
+		Producer:         machine.Producer{ID: int64(h.ProducerID), Epoch: int16(h.ProducerEpoch)},
+		CoordinatorEpoch: mk.CoordinatorEpoch,
+		Commit:           mk.Type == batch.Commit,
+	})
+	return nil
+}
