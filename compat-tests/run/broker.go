@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -208,13 +209,18 @@ func (h *helper) checkCodec(ctx context.Context, topic string, from map[int32]in
 	return nil
 }
 
-// eventually asks every 100 ms until the condition holds, the context ends, or the time is up.
+// eventually asks every 100 ms until the condition holds, the client turns out to have no such call, the
+// context ends, or the time is up.
 func eventually(ctx context.Context, limit time.Duration, what string, ask func() (bool, error)) error {
 	deadline := time.Now().Add(limit)
 	for {
 		ok, err := ask()
 		if ok && err == nil {
 			return nil
+		}
+		var unsupported UnsupportedError
+		if errors.As(err, &unsupported) {
+			return err
 		}
 		if time.Now().After(deadline) || ctx.Err() != nil {
 			if err != nil {

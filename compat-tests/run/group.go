@@ -419,7 +419,7 @@ func (s *scenario) seek() error {
 // realInput sends the big input and reads it back with one member of a group.
 func (s *scenario) realInput() error {
 	topic := s.topic + "-big"
-	err := s.create(topic, nil)
+	err := s.create(topic, topicConfigs)
 	var unsupported UnsupportedError
 	if err != nil && !errors.As(err, &unsupported) {
 		return err

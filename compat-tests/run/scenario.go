@@ -55,7 +55,9 @@ type Spec struct {
 
 const partitions = 6
 
-var topicConfigs = map[string]string{"retention.ms": "86400000", "segment.bytes": "1048576"}
+// The big input has a record of 1.4 MB (a line of the Go library's time zone table), more than max.message.bytes has
+// by default.
+var topicConfigs = map[string]string{"retention.ms": "86400000", "segment.bytes": "8388608", "max.message.bytes": "4194304"}
 
 type scenario struct {
 	Spec

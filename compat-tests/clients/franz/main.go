@@ -124,6 +124,7 @@ func (f *franz) produce(r agent.Request) (any, error) {
 		kgo.RecordPartitioner(byPartition{kgo.StickyKeyPartitioner(nil)}),
 		kgo.ProducerLinger(5 * time.Millisecond),
 		kgo.MaxBufferedRecords(50_000),
+		kgo.ProducerBatchMaxBytes(4_000_000), // the topics allow it, and there are records of more than a megabyte
 	}
 	if !r.Idempotent || r.Acks == "0" || r.Acks == "1" {
 		opts = append(opts, kgo.DisableIdempotentWrite(), kgo.MaxProduceRequestsInflightPerBroker(1))
