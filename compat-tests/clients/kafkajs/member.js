@@ -1,0 +1,135 @@
+'use strict'
+// One member of a consumer group. kafkajs pushes batches to a handler; the handler takes them while a consume request is
+// being answered, and otherwise the topic is paused: the client then goes on with heartbeats and rebalances by itself.
+
+const { PartitionAssigners } = require('kafkajs')
+const { Unsupported } = require('./protocol')
+const recordfile = require('./recordfile')
+
+// The client hands over all that was fetched of a partition in one go: a midway that is not the end wants small fetches.
+const PARTITION_BYTES = 128 * 1024
+// How long a fetch waits for records: also the time in which a pause or a request of the driver is noticed.
+const FETCH_WAIT_MS = 200
+
+class Member {
+  constructor(kafka, request) {
+    this.kafka = kafka
+    this.name = request.consumer
+    this.topic = request.topic
+    this.assignment = []
+    this.next = new Map() // partition -> offset after its last record written; only of assigned partitions
+    this.generation = 0 // grows at every rebalance
+    this.fetched = 0 // the generation in which the batches at hand were fetched
+    this.demand = null // the consume request being answered
+    this.crash = null
+    this.steps = Promise.resolve()
+  }
+
+  async open({ group, instance, strategy, protocol = 'classic' }) {
+    if (protocol !== 'classic') throw new Unsupported('the client has no group protocol but the classic one')
+    if (instance !== undefined) throw new Unsupported('the client has no static membership')
+    if (strategy !== undefined && strategy !== 'roundrobin') {
+      throw new Unsupported(`the client has no assignor ${strategy}: round robin is its only one`)
+    }
+    this.consumer = this.kafka.consumer({
+      groupId: group,
+      partitionAssigners: [PartitionAssigners.roundRobin],
+      readUncommitted: true,
+      sessionTimeout: 10000,
+      rebalanceTimeout: 30000,
+      heartbeatInterval: 500,
+      maxWaitTimeInMs: FETCH_WAIT_MS,
+      maxBytesPerPartition: PARTITION_BYTES,
+    })
+    const { GROUP_JOIN, REBALANCING, FETCH, CRASH } = this.consumer.events
+    this.consumer.on(GROUP_JOIN, ({ payload }) => this.joined(payload.memberAssignment[this.topic] ?? []))
+    this.consumer.on(REBALANCING, () => this.rebalancing())
+    this.consumer.on(FETCH, () => {
+      this.fetched = this.generation
+    })
+    this.consumer.on(CRASH, ({ payload }) => {
+      this.crash = payload.error
+      if (this.demand) this.demand.reject(payload.error)
+    })
+    await this.consumer.connect()
+    await this.consumer.subscribe({ topic: this.topic, fromBeginning: true })
+    const running = this.consumer.run({
+      autoCommit: false,
+      eachBatchAutoResolve: false,
+      eachBatch: payload => this.handle(payload),
+    })
+    this.consumer.pause([{ topic: this.topic }])
+    await running
+    if (this.crash) throw this.crash
+  }
+
+  /**
+   * The client eagerly gives up all partitions. It tells so just before it looks for the coordinator and joins again: the
+   * commit is on its way before the join, and a broker answers the requests of a connection in their order.
+   */
+  rebalancing() {
+    this.generation++
+    this.assignment = []
+    const offsets = this.offsets()
+    this.next.clear()
+    if (offsets.length > 0) {
+      this.consumer.commitOffsets(offsets).catch(e => console.error(`${this.name}: commit before a rebalance: ${e.message}`))
+    }
+  }
+
+  joined(partitions) {
+    this.generation++
+    this.next.clear()
+    this.assignment = [...partitions].sort((a, b) => a - b)
+  }
+
+  /** Takes a whole batch, without waiting for anything in between, or leaves it to be fetched again. */
+  handle({ batch, resolveOffset }) {
+    const demand = this.demand
+    if (!demand || this.fetched !== this.generation || batch.messages.length === 0) return
+    for (const message of batch.messages) demand.out.write(batch.partition, message)
+    demand.count += batch.messages.length
+    const last = batch.messages[batch.messages.length - 1].offset
+    this.next.set(batch.partition, BigInt(last) + 1n)
+    resolveOffset(last)
+    if (demand.count >= demand.wanted) demand.resolve()
+  }
+
+  offsets() {
+    return [...this.next].map(([partition, offset]) => ({ topic: this.topic, partition, offset: offset.toString() }))
+  }
+
+  async consume({ count, out, timeout_ms: timeout }) {
+    if (this.crash) throw this.crash
+    const demand = { wanted: count, count: 0 }
+    if (count > 0) {
+      demand.out = new recordfile.Writer(out)
+      try {
+        await new Promise((resolve, reject) => {
+          Object.assign(demand, { resolve, reject })
+          this.timer = setTimeout(resolve, timeout)
+          this.demand = demand
+          this.consumer.resume([{ topic: this.topic }])
+        })
+      } finally {
+        clearTimeout(this.timer)
+        this.demand = null
+        if (!this.crash) this.consumer.pause([{ topic: this.topic }])
+        demand.out.close()
+      }
+    }
+    return { count: demand.count, assignment: this.assignment }
+  }
+
+  async commit() {
+    if (this.crash) throw this.crash
+    const offsets = this.offsets()
+    if (offsets.length > 0) await this.consumer.commitOffsets(offsets)
+  }
+
+  async close() {
+    await this.consumer?.disconnect()
+  }
+}
+
+module.exports = { Member, FETCH_WAIT_MS }
