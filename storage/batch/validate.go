@@ -67,7 +67,7 @@ const (
 	UnsupportedCompression                 // UNSUPPORTED_COMPRESSION_TYPE
 	TooLarge                               // MESSAGE_TOO_LARGE
 	TooLargeForSegment                     // RECORD_LIST_TOO_LARGE
-	Undecompressable                       // UNKNOWN_SERVER_ERROR
+	Undecompressable                       // UNKNOWN_SERVER_ERROR: the codec is unknown, or the data no good for it
 )
 
 // Error refuses a batch. Only where Records is not empty does Kafka tell the producer the message.
@@ -162,7 +162,7 @@ func checkCompressed(b []byte, h Header, r *Rules, c *Checked, recompress bool) 
 	if sc == nil {
 		sc = &Scratch{}
 	}
-	w := walk{h: h, limit: r.MaxRecordBytes}
+	w := walk{h: h, limit: r.MaxRecordBytes, skips: !recompress}
 	if err := w.open(b[HeaderSize:], sc); err != nil {
 		return err
 	}
@@ -229,6 +229,8 @@ func checkRecords(w *walk, r *Rules, c *Checked) error {
 			return err
 		}
 		if s.offsetDelta != i {
+			// Kafka looks at the deltas of compressed batches only; a gap would break the promise that offsets are
+			// dense, whatever the codec.
 			return invalid("inner record %d inside the record batch does not have incremental offsets, expected offset is %d in topic partition %s-%d", s.offsetDelta, i, r.Topic, r.Partition)
 		}
 		ts := h.BaseTimestamp + s.timestampDelta
@@ -313,7 +315,7 @@ func note(e *Error, f recordFault, i int32, ts int64, s *seen, w *walk, r *Rules
 	case faultType:
 		// Kafka names the class it read the record with.
 		class, keyLen, valueLen := "DefaultRecord", max(0, s.keyLen), max(0, s.valueLen)
-		if w.src != nil {
+		if w.skips {
 			class, keyLen, valueLen = "PartialDefaultRecord", s.keyLen, s.valueLen
 		}
 		m = fmt.Sprintf("Invalid timestamp type in message %s(offset=%d, timestamp=%d, key=%d bytes, value=%d bytes). Producer should not set timestamp type to LogAppendTime.", class, i, ts, keyLen, valueLen)

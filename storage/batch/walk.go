@@ -24,6 +24,8 @@ type Scratch struct {
 type walk struct {
 	h     Header
 	limit int // the longest record a compressed batch may hold; 0 is no limit
+	// skips says that Kafka would skip over keys and values here, which shows in one of its messages.
+	skips bool
 
 	buf    []byte // what is at hand and not yet walked is buf[at:]
 	at     int
@@ -110,7 +112,11 @@ func (w *walk) size() (int, *Error) {
 		if n == 0 {
 			return 0, w.short()
 		}
-		return 0, invalid("record length: %v", errVarint)
+		if w.src == nil {
+			// Kafka's reader fails outside its own checks here, and only here.
+			return 0, &Error{Kind: Undecompressable, Message: "record length: " + errVarint}
+		}
+		return 0, invalid("record length: %s", errVarint)
 	}
 	w.at += n
 	if v < 0 {
@@ -165,7 +171,7 @@ func (w *walk) trailing() *Error {
 	return nil
 }
 
-var (
+const (
 	errStructure = "found invalid record structure"
 	errVarint    = "varint is too long"
 )
