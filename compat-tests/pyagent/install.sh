@@ -1,4 +1,4 @@
-#!/usr/bin/env bash
+#!/bin/sh
 # Installs the pinned requirements of one Python client into a virtual environment; quick when that is up to date.
 # Called by the client's own install.sh with that script's path and the client's name.
 set -eu
@@ -13,7 +13,7 @@ fail() {
 }
 
 # What was installed is named by what it was made from; the interpreter counts, as a new one leaves the old folder dead.
-want=$(cat "${BASH_SOURCE[0]}" "$here/requirements.txt" | sha256sum | cut -d' ' -f1)
+want=$(cat "$0" "$here/requirements.txt" | sha256sum | cut -d' ' -f1)
 [ -f "$home/installed" ] && [ "$(cat "$home/installed")" = "$want" ] && [ -x "$home/venv/bin/python" ] && exit 0
 
 command -v python3 >/dev/null || fail "it needs python3, version 3.9 or newer."

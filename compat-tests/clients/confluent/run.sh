@@ -1,7 +1,7 @@
-#!/usr/bin/env bash
+#!/bin/sh
 # Runs the agent of confluent-kafka; see ../../PROTOCOL.md.
 set -eu
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+here=$(cd "$(dirname "$0")" && pwd)
 home=$here/../../../.cache/compat/confluent
 if [ ! -f "$home/installed" ]; then
   echo "confluent-kafka is not installed: run compat-tests/clients/confluent/install.sh" >&2

@@ -1,7 +1,7 @@
-#!/usr/bin/env bash
+#!/bin/sh
 # Runs the agent of the Java client; see ../../PROTOCOL.md.
 set -eu
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../.." && pwd)
+root=$(cd "$(dirname "$0")/../../.." && pwd)
 home=$root/.cache/compat/java
 if [ ! -f "$home/installed" ]; then
   echo "the Java client is not installed: run compat-tests/clients/java/install.sh" >&2

@@ -1,3 +1,3 @@
-#!/usr/bin/env bash
+#!/bin/sh
 # Installs kafka-python into .cache/compat/kafka-python; quick when that is up to date.
-exec bash "$(dirname "${BASH_SOURCE[0]}")/../../pyagent/install.sh" "${BASH_SOURCE[0]}" kafka-python
+exec sh "$(dirname "$0")/../../pyagent/install.sh" "$0" kafka-python

@@ -1,7 +1,7 @@
-#!/usr/bin/env bash
+#!/bin/sh
 # Runs the agent of kafka-python; see ../../PROTOCOL.md.
 set -eu
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+here=$(cd "$(dirname "$0")" && pwd)
 home=$here/../../../.cache/compat/kafka-python
 if [ ! -f "$home/installed" ]; then
   echo "kafka-python is not installed: run compat-tests/clients/kafka-python/install.sh" >&2

@@ -1,7 +1,7 @@
-#!/usr/bin/env bash
+#!/bin/sh
 # Installs kafkajs and its codecs into .cache/compat/kafkajs; quick when that is up to date.
 set -eu
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../../.." && pwd)
 home=$root/.cache/compat/kafkajs
 

@@ -1,7 +1,7 @@
-#!/usr/bin/env bash
+#!/bin/sh
 # Runs the agent of kafkajs; see ../../PROTOCOL.md.
 set -eu
-here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+here=$(cd "$(dirname "$0")" && pwd)
 home=$here/../../../.cache/compat/kafkajs
 if [ ! -f "$home/installed" ]; then
   echo "kafkajs is not installed: run compat-tests/clients/kafkajs/install.sh" >&2
