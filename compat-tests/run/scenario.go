@@ -48,7 +48,8 @@ type Spec struct {
 	Records   int    // per codec
 	BigInput  string // file of real input; "" leaves the step out
 	BigCount  int    // records in it
-	Codecs    []string
+	Codecs    []string      // nil: all
+	ReadLimit time.Duration // how long a member may take to read what is due; 0: a minute
 	Tag       string // makes names of topics and groups unique
 	Report    func(Result)
 }
@@ -77,6 +78,9 @@ type scenario struct {
 func Run(ctx context.Context, spec Spec) ([]Result, *Agent, error) {
 	if spec.Direct == "" {
 		spec.Direct = spec.Bootstrap
+	}
+	if spec.ReadLimit == 0 {
+		spec.ReadLimit = time.Minute
 	}
 	a, err := StartAgent(spec.Root, spec.Dir, spec.Client, spec.Bootstrap)
 	if err != nil {
