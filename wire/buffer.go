@@ -37,10 +37,13 @@ func getClass(class int8) *buffer {
 	return &buffer{b: make([]byte, bufferSizes[class]), class: class}
 }
 
-// getBuffer returns a buffer of at least n bytes.
-func getBuffer(n int) *buffer {
-	if class := classFor(n); class >= 0 {
-		return getClass(class)
+// newBuffer returns a buffer of at least n bytes, from a pool if it may be and one
+// has buffers that large.
+func newBuffer(n int, pooled bool) *buffer {
+	if pooled {
+		if class := classFor(n); class >= 0 {
+			return getClass(class)
+		}
 	}
 	return &buffer{b: make([]byte, n), class: -1}
 }

@@ -48,11 +48,12 @@ type Client struct {
 
 // call is a request without an answer yet.
 type call struct {
-	tags  bool
-	frame *buffer // of the response
-	n     int
-	ready chan error
-	gone  bool // nobody waits any more
+	tags   bool
+	pooled bool    // the response may be read into a pooled buffer
+	frame  *buffer // the response
+	body   []byte  // of frame
+	ready  chan error
+	gone   bool // nobody waits any more
 }
 
 // Dial connects to a broker.
@@ -104,11 +105,8 @@ func (c *Client) Close() {
 // Do sends a request and returns its response.
 func (c *Client) Do(ctx context.Context, req kmsg.Request) (kmsg.Response, error) {
 	resp := req.ResponseKind()
-	err := c.exchange(ctx, req, func(body []byte, pooled bool) error {
-		if pooled {
-			// The response keeps slices of what it was read from.
-			body = append([]byte(nil), body...)
-		}
+	// The response keeps slices of what it was read from.
+	err := c.exchange(ctx, req, false, func(body []byte) error {
 		return decodeResponse(resp, body)
 	})
 	if err != nil {
@@ -121,7 +119,7 @@ func (c *Client) Do(ctx context.Context, req kmsg.Request) (kmsg.Response, error
 // was received into and is valid only until use returns, whose error it passes
 // on.
 func (c *Client) DoInPlace(ctx context.Context, req kmsg.Request, use func(kmsg.Response) error) error {
-	return c.exchange(ctx, req, func(body []byte, _ bool) error {
+	return c.exchange(ctx, req, true, func(body []byte) error {
 		resp := req.ResponseKind()
 		if err := decodeResponse(resp, body); err != nil {
 			return err
@@ -142,8 +140,12 @@ func (c *Client) Send(ctx context.Context, req kmsg.Request) error {
 	return c.write(ctx, req, nil)
 }
 
-func (c *Client) exchange(ctx context.Context, req kmsg.Request, use func(body []byte, pooled bool) error) error {
-	w := &call{tags: req.IsFlexible() && req.Key() != keyApiVersions, ready: make(chan error, 1)}
+func (c *Client) exchange(ctx context.Context, req kmsg.Request, pooled bool, use func(body []byte) error) error {
+	w := &call{
+		tags:   req.IsFlexible() && req.Key() != keyApiVersions,
+		pooled: pooled,
+		ready:  make(chan error, 1),
+	}
 	if err := c.write(ctx, req, w); err != nil {
 		return err
 	}
@@ -163,7 +165,7 @@ func (c *Client) exchange(ctx context.Context, req kmsg.Request, use func(body [
 	if err != nil {
 		return fmt.Errorf("%s request to %s: %w", kmsg.NameForKey(req.Key()), c.nc.RemoteAddr(), err)
 	}
-	err = use(w.frame.b[:w.n], w.frame.class >= 0)
+	err = use(w.body)
 	putBuffer(w.frame)
 	return err
 }
@@ -254,21 +256,20 @@ func (c *Client) readResponses() error {
 		if w == nil {
 			return fmt.Errorf("reading a response from %s: nobody asked with correlation id %d", c.nc.RemoteAddr(), id)
 		}
-		frame, n, err := readGrowing(c.nc, size-4)
+		frame, err := readGrowing(c.nc, size-4, w.pooled)
 		if err != nil {
 			return fmt.Errorf("reading a response from %s: %w", c.nc.RemoteAddr(), err)
 		}
+		body := frame.b[: size-4 : size-4]
 		if w.tags {
-			rest, err := skipTags(frame.b[:n])
-			if err != nil {
+			if body, err = skipTags(body); err != nil {
 				putBuffer(frame)
 				return fmt.Errorf("reading a response from %s: %w", c.nc.RemoteAddr(), err)
 			}
-			n = copy(frame.b, rest)
 		}
 		c.mu.Lock()
 		delete(c.waiting, id)
-		w.frame, w.n = frame, n
+		w.frame, w.body = frame, body
 		if w.gone {
 			putBuffer(frame)
 		} else {
@@ -279,8 +280,8 @@ func (c *Client) readResponses() error {
 }
 
 // readGrowing reads n bytes into a buffer that grows as they arrive.
-func readGrowing(r io.Reader, n int) (*buffer, int, error) {
-	buf := getBuffer(min(n, maxTrust))
+func readGrowing(r io.Reader, n int, pooled bool) (*buffer, error) {
+	buf := newBuffer(min(n, maxTrust), pooled)
 	have := 0
 	for {
 		m, err := io.ReadFull(r, buf.b[have:min(n, len(buf.b))])
@@ -290,12 +291,12 @@ func readGrowing(r io.Reader, n int) (*buffer, int, error) {
 			if errors.Is(err, io.EOF) {
 				err = io.ErrUnexpectedEOF
 			}
-			return nil, 0, err
+			return nil, err
 		}
 		if have == n {
-			return buf, n, nil
+			return buf, nil
 		}
-		next := getBuffer(min(n, 2*have))
+		next := newBuffer(min(n, 2*have), pooled)
 		copy(next.b, buf.b[:have])
 		putBuffer(buf)
 		buf = next

@@ -239,7 +239,7 @@ func (c *connection) handle(key int16, frame []byte, buf *buffer) error {
 	if err != nil {
 		return err
 	}
-	return c.reply(q)
+	return c.reply(q, key == keyProduce)
 }
 
 // answer parses the header and has the handler answer.
@@ -287,9 +287,9 @@ func (c *connection) internClientID(b []byte) *string {
 	return c.clientID
 }
 
-// reply puts a reply where it belongs: out, among the held ones, or into the
-// queue.
-func (c *connection) reply(q queued) error {
+// reply puts a reply where it belongs: out, into the queue, or, if it is a
+// Produce's and another Produce has arrived whole, among the held ones.
+func (c *connection) reply(q queued, produce bool) error {
 	q.settle()
 	if q.reply.Pending == nil && (q.reply.Close || q.reply.None) {
 		q.reply.Body.Release()
@@ -325,7 +325,7 @@ func (c *connection) reply(q queued) error {
 	}
 	if q.reply.Throttle > 0 {
 		c.mute(q.reply.Throttle)
-	} else if c.held.n < maxHeld && c.in.produceReady() {
+	} else if produce && c.held.n < maxHeld && c.in.produceReady() {
 		return nil
 	}
 	if !c.flushHeld() {

@@ -236,14 +236,8 @@ func (f *frameReader) done(frame []byte, b *buffer) {
 // large reads a frame into a buffer of its own.
 func (f *frameReader) large(pooled bool) ([]byte, *buffer, error) {
 	size := f.size
-	alloc := func(n int) *buffer {
-		if pooled {
-			return getBuffer(n)
-		}
-		return &buffer{b: make([]byte, n), class: -1}
-	}
 	room := min(size, max(bufferSizes[aheadClasses-1], f.trust))
-	buf := alloc(room)
+	buf := newBuffer(room, pooled)
 	have := copy(buf.b, f.buffered()[4:])
 	f.headN = 0
 	f.dropAhead()
@@ -267,7 +261,7 @@ func (f *frameReader) large(pooled bool) ([]byte, *buffer, error) {
 		if have == size {
 			break
 		}
-		next := alloc(min(size, 4*have))
+		next := newBuffer(min(size, 4*have), pooled)
 		copy(next.b, buf.b[:have])
 		putBuffer(buf)
 		buf = next

@@ -1,0 +1,198 @@
+package wire
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// trickle is a stream that arrives in pieces of given sizes.
+type trickle struct {
+	b     []byte
+	sizes func() int
+}
+
+func (r *trickle) Read(p []byte) (int, error) {
+	if len(r.b) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, r.b[:min(len(r.b), max(r.sizes(), 1))])
+	r.b = r.b[n:]
+	return n, nil
+}
+
+func newFrameReader(src io.Reader, max int) *frameReader {
+	return &frameReader{src: src, max: max, poison: true, progress: func() {}}
+}
+
+// readAll reads every frame; it copies those of Produces before they are
+// poisoned.
+func readAll(f *frameReader) (frames [][]byte, err error) {
+	defer f.close()
+	for {
+		size, key, err := f.next()
+		if err != nil {
+			return frames, err
+		}
+		b, buf, err := f.body(key == keyProduce)
+		if err != nil {
+			return frames, err
+		}
+		if len(b) != size {
+			return frames, errors.New("the frame has not the length it announced")
+		}
+		if key != keyProduce {
+			frames = append(frames, b)
+			continue
+		}
+		kept := bytes.Clone(b)
+		f.done(b, buf)
+		for _, x := range b {
+			if x != poisonByte && buf == nil {
+				return frames, errors.New("the body was not poisoned")
+			}
+		}
+		frames = append(frames, kept)
+	}
+}
+
+// cutFrames is the obvious way to cut a stream.
+func cutFrames(b []byte, max int) (frames [][]byte, bad bool) {
+	for len(b) >= 4 {
+		n := int(int32(binary.BigEndian.Uint32(b)))
+		if n < minHeader || n > max {
+			return frames, true
+		}
+		if len(b) < 4+n {
+			break
+		}
+		frames = append(frames, b[4:4+n])
+		b = b[4+n:]
+	}
+	return frames, false
+}
+
+func checkFrames(t *testing.T, stream []byte, max int, sizes func() int) {
+	t.Helper()
+	want, bad := cutFrames(stream, max)
+	got, err := readAll(newFrameReader(&trickle{bytes.Clone(stream), sizes}, max))
+	if len(got) != len(want) {
+		t.Fatalf("read %d frames, want %d; error %v", len(got), len(want), err)
+	}
+	for i := range got {
+		if !bytes.Equal(got[i], want[i]) {
+			t.Fatalf("frame %d of %d bytes differs", i, len(want[i]))
+		}
+	}
+	var fe *frameError
+	if errors.As(err, &fe) != bad {
+		t.Fatalf("error %v, bad length expected: %v", err, bad)
+	}
+	if !bad && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Fatalf("the stream ended with %v", err)
+	}
+}
+
+func TestFrames(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for round := range 60 {
+		var stream []byte
+		for range 1 + rng.IntN(40) {
+			key := int16(rng.IntN(2) * 3)
+			n := []int{0, 10, 1000, 5000, 20000, 70000, 300000}[rng.IntN(7)]
+			if n > 0 {
+				n += rng.IntN(n)
+			}
+			body := make([]byte, n)
+			for i := range body {
+				body[i] = byte(rng.Uint32())
+			}
+			stream = append(stream, frame(key, 7, 1, string(body))...)
+		}
+		switch round % 3 {
+		case 1:
+			stream = stream[:len(stream)-rng.IntN(20)-1]
+		case 2:
+			stream = append(stream, 0xff, 0xff, 0xff, 0xff)
+		}
+		most := []int{1, 7, 100, 4096, 1 << 20}[rng.IntN(5)]
+		if len(stream) > 1<<20 {
+			most = 1 << 20
+		}
+		checkFrames(t, stream, 1<<20, func() int { return 1 + rng.IntN(most) })
+	}
+}
+
+func FuzzFrames(f *testing.F) {
+	f.Add(append(frame(0, 7, 1, "a"), frame(3, 1, 2, "b")...), uint8(3))
+	f.Add([]byte{0xff, 0xff, 0xff, 0xff}, uint8(1))
+	f.Add([]byte{0, 0, 0, 0}, uint8(1))
+	f.Add([]byte("GET / HTTP/1.1\r\n"), uint8(16))
+	f.Add([]byte{0, 0, 0, 200, 0, 0, 0, 0, 0, 0, 0, 0}, uint8(2))
+	f.Add(frame(0, 7, 1, strings.Repeat("x", 5000)), uint8(255))
+	f.Fuzz(func(t *testing.T, stream []byte, step uint8) {
+		checkFrames(t, stream, 1<<16, func() int { return int(step) })
+	})
+}
+
+// A length alone makes nobody allocate what it announces.
+func TestNoMemoryOnTheWordOfALength(t *testing.T) {
+	for _, key := range []byte{0, 3} {
+		stream := append([]byte{0x06, 0, 0, 0, 0, key, 0, 7}, make([]byte, 100<<10)...)
+		f := newFrameReader(bytes.NewReader(stream), 100<<20)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := readAll(f)
+		runtime.ReadMemStats(&after)
+		if !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("error %v", err)
+		}
+		if n := after.TotalAlloc - before.TotalAlloc; n > 2<<20 {
+			t.Errorf("key %d: 100 KiB of a frame of 96 MiB made it allocate %d bytes", key, n)
+		}
+	}
+}
+
+// A connection that has sent large frames is trusted with one exact read.
+func TestTrust(t *testing.T) {
+	big := frame(0, 7, 1, strings.Repeat("x", 1<<20))
+	reads := 0
+	f := newFrameReader(&trickle{append(bytes.Clone(big), big...), func() int { reads++; return 4 << 20 }}, 100<<20)
+	for range 2 {
+		reads = 0
+		_, _, err := f.next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, buf, err := f.body(true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.done(b, buf)
+	}
+	if reads != 2 {
+		t.Errorf("the second frame of 1 MiB took %d reads, want 2", reads)
+	}
+}
+
+func TestLooksLike(t *testing.T) {
+	for start, want := range map[string]string{
+		"GET / HTTP/1.1": "HTTP request", "POST /": "HTTP request", "PRI * HTTP/2": "HTTP/2",
+		"\x16\x03\x01\x02\x00": "TLS hello", "\x15\x03\x03\x00\x02": "TLS alert", "SSH-2.0-": "SSH", "\xff\xff\xff\xff": "",
+	} {
+		_, err := readAll(newFrameReader(strings.NewReader(start), 100<<20))
+		var fe *frameError
+		if !errors.As(err, &fe) {
+			t.Errorf("%q: error %v", start, err)
+			continue
+		}
+		if has := strings.Contains(err.Error(), "looks like"); has != (want != "") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want a hint at %q", start, err, want)
+		}
+	}
+}
