@@ -86,7 +86,7 @@ func (s *Static) checkProperty(name string) (string, error) {
 	case NoEffect:
 		return "has no effect: " + k.Reason, nil
 	case Waiting:
-		return "has no effect yet: " + k.Reason + " are not available", nil
+		return "has no effect yet: it waits for " + k.Reason, nil
 	}
 	return "", nil
 }
@@ -142,11 +142,11 @@ func unknownProperty(name string) string {
 	if rest, ok := strings.CutPrefix(name, "listener.name."); ok {
 		_, key, _ := strings.Cut(rest, ".")
 		if _, known := Find(BrokerScope, key); known {
-			return "has no effect yet: limits of single listeners are not available"
+			return "has no effect yet: it waits for limits of single listeners"
 		}
 	}
 	if strings.HasPrefix(name, "rsm.config.") || strings.HasPrefix(name, "rlmm.config.") {
-		return "has no effect yet: tiered storage is not available"
+		return "has no effect yet: it waits for tiered storage"
 	}
 	if near := nearest(name); near != "" {
 		return fmt.Sprintf("is not a broker config; ignored (did you mean %s?)", near)
