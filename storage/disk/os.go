@@ -1,0 +1,113 @@
+package disk
+
+import (
+	"errors"
+	"io"
+	"os"
+	"syscall"
+)
+
+// OS is the operating system's file system.
+type OS struct{}
+
+var _ FS = OS{}
+
+type osFile struct{ *os.File }
+
+func (f osFile) SysFile() *os.File { return f.File }
+
+func (f osFile) Size() (int64, error) {
+	i, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return i.Size(), nil
+}
+
+func (f osFile) Sync() error { return syncData(f.File) }
+
+// Open implements FS.
+func (OS) Open(name string, flag Flag) (File, error) {
+	mode := os.O_RDONLY
+	if flag&Write != 0 {
+		mode = os.O_RDWR
+	}
+	if flag&Create != 0 {
+		mode |= os.O_CREATE
+	}
+	if flag&Exclusive != 0 {
+		mode |= os.O_EXCL
+	}
+	if flag&Truncated != 0 {
+		mode |= os.O_TRUNC
+	}
+	f, err := os.OpenFile(name, mode, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	return osFile{f}, nil
+}
+
+// Rename implements FS.
+func (OS) Rename(from, to string) error { return os.Rename(from, to) }
+
+// Remove implements FS.
+func (OS) Remove(name string) error { return os.Remove(name) }
+
+// RemoveAll implements FS.
+func (OS) RemoveAll(name string) error { return os.RemoveAll(name) }
+
+// MkdirAll implements FS.
+func (OS) MkdirAll(dir string) error { return os.MkdirAll(dir, 0o755) }
+
+// ReadDir implements FS.
+func (OS) ReadDir(dir string) ([]Entry, error) {
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Entry, len(list))
+	for i, e := range list {
+		out[i] = Entry{Name: e.Name(), Dir: e.IsDir()}
+	}
+	return out, nil
+}
+
+// Stat implements FS.
+func (OS) Stat(name string) (Info, error) {
+	i, err := os.Stat(name)
+	if err != nil {
+		return Info{}, err
+	}
+	return Info{Size: i.Size(), Modified: i.ModTime(), Dir: i.IsDir()}, nil
+}
+
+// SyncDir implements FS. File systems that cannot sync a directory say EINVAL, which is no failure: they have nothing
+// to sync.
+func (OS) SyncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	err = d.Sync()
+	if cerr := d.Close(); err == nil {
+		err = cerr
+	}
+	if errors.Is(err, syscall.EINVAL) {
+		return nil
+	}
+	return err
+}
+
+// Lock implements FS. The lock dies with the process.
+func (OS) Lock(name string) (io.Closer, error) {
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	if err := flock(f); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}

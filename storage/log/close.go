@@ -1,0 +1,88 @@
+package log
+
+import (
+	"fmt"
+)
+
+// Close closes the log in order: everything is made durable, the indexes are cut to their entries, and a producer
+// snapshot at the log end lets the next Open read nothing else. A log that was not written to since Open is left as it
+// is. Sections that are being sent keep their files.
+func (l *Log) Close() error {
+	if l.closed {
+		return nil
+	}
+	defer l.abandon()
+	if err := l.directory.Offline(); err != nil {
+		return err
+	}
+	if !l.touched || len(l.segs) == 0 {
+		return nil
+	}
+	l.flushing.Lock()
+	defer l.flushing.Unlock()
+	if err := l.closeActive(l.last(), true); err != nil {
+		return l.fail("close", err)
+	}
+	if err := l.writeSnapshot(l.end, true); err != nil {
+		return l.fail("close", err)
+	}
+	return l.flushView(l.View(), true)
+}
+
+// Abandon gives the log's files back and writes nothing more: what a crash would leave.
+func (l *Log) Abandon() { l.abandon() }
+
+func (l *Log) abandon() {
+	if l.closed {
+		return
+	}
+	l.closed = true
+	if l.active.file != nil {
+		l.active.file = nil
+		l.last().log.unhold()
+	}
+	for _, seg := range l.segs {
+		seg.log.retire()
+	}
+	v := View{log: l, closed: true, start: l.start, end: l.end, hw: l.hw, stable: l.hw, epochs: l.epochs}
+	if before := l.View(); before != nil {
+		v.stable = before.stable
+	}
+	l.view.Store(&v)
+}
+
+// MarkDeleted closes the log without making anything durable and gives its directory another name, from which Remove
+// deletes it later. Sections that are being sent keep their files.
+func (l *Log) MarkDeleted(dir string) error {
+	l.flushing.Lock()
+	defer l.flushing.Unlock()
+	l.abandon()
+	if !l.dirMade {
+		return nil
+	}
+	if err := l.directory.Offline(); err != nil {
+		return err
+	}
+	if err := l.fs.Rename(l.dir, dir); err != nil {
+		return l.fail("deletion", err)
+	}
+	if err := l.fs.SyncDir(parent(dir)); err != nil {
+		return l.fail("deletion", err)
+	}
+	l.dir = dir
+	return nil
+}
+
+// Remove deletes the directory of a log that was closed.
+func (l *Log) Remove() error {
+	if !l.closed {
+		panic(fmt.Sprintf("log %s is removed while it is open", l.dir))
+	}
+	if !l.dirMade {
+		return nil
+	}
+	if err := l.fs.RemoveAll(l.dir); err != nil {
+		return l.fail("deletion", err)
+	}
+	return nil
+}

@@ -1,0 +1,156 @@
+package log
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"millrace/storage/batch"
+	"millrace/storage/disk"
+)
+
+// FlushedOffset is the offset below which everything is durable. It may be called concurrently.
+func (l *Log) FlushedOffset() batch.Offset { return batch.Offset(l.flushed.Load()) }
+
+// RecoveryPoint is where a recovery has to begin: FlushedOffset under the name it has in the checkpoint file.
+func (l *Log) RecoveryPoint() batch.Offset { return l.FlushedOffset() }
+
+// FlushDue says whether flush.messages or flush.ms ask for a flush now. It may be called concurrently.
+func (l *Log) FlushDue(now int64) bool {
+	unflushed := int64(l.View().end) - l.flushed.Load()
+	if unflushed <= 0 {
+		return false
+	}
+	c := l.cfg.Load()
+	return unflushed >= c.FlushMessages || now-l.flushedAt.Load() >= c.FlushMs
+}
+
+// FlushRolledDue says whether segments that are not written to any more wait to be synced, so that the recovery point
+// can pass them. It may be called concurrently.
+func (l *Log) FlushRolledDue() bool {
+	v := l.View()
+	return len(v.segs) > 1 && l.FlushedOffset() < v.segs[len(v.segs)-1].base
+}
+
+// Flush makes everything appended before the call durable. It may be called concurrently with everything: callers that
+// wait while another's sync runs are served together by the next one.
+func (l *Log) Flush() error {
+	target := l.View().end
+	if l.FlushedOffset() >= target {
+		return l.directory.Offline()
+	}
+	l.flushing.Lock()
+	defer l.flushing.Unlock()
+	if l.FlushedOffset() >= target {
+		return l.directory.Offline()
+	}
+	return l.flushView(l.View(), false)
+}
+
+// flushView syncs what a view holds; the caller holds flushing. all also syncs the active segment's indexes, which is
+// for a close: after a crash they are made anew.
+func (l *Log) flushView(v *View, all bool) error {
+	if err := l.directory.Offline(); err != nil {
+		return err
+	}
+	if v.closed {
+		return ErrClosed
+	}
+	from := max(v.segmentAt(l.FlushedOffset()), 0)
+	for i := from; i < len(v.segs); i++ {
+		if err := l.syncSegment(v.segs[i], all || i < len(v.segs)-1); err != nil {
+			return l.fail("flush", err)
+		}
+	}
+	if l.metaDirty.Swap(false) {
+		if err := l.syncFile(l.dir + "/" + metadataFile); err != nil {
+			return l.fail("flush", err)
+		}
+	}
+	if l.dirDirty.Swap(false) && !faults.skipDirSync {
+		if err := l.fs.SyncDir(l.dir); err != nil {
+			return l.fail("flush", fmt.Errorf("sync directory: %w", err))
+		}
+	}
+	if l.madeDirty.Swap(false) {
+		if err := l.fs.SyncDir(parent(l.dir)); err != nil {
+			return l.fail("flush", fmt.Errorf("sync directory: %w", err))
+		}
+	}
+	// The epochs go before the recovery point passes their batches: behind it, recovery finds them in the batches.
+	if err := l.storeEpochs(v); err != nil {
+		return l.fail("flush", err)
+	}
+	if int64(v.end) > l.flushed.Load() {
+		l.flushed.Store(int64(v.end))
+	}
+	l.flushedAt.Store(l.now().UnixMilli())
+	return nil
+}
+
+// storeEpochs writes the epoch file if it does not say what the view does; the caller holds flushing.
+func (l *Log) storeEpochs(v *View) error {
+	if len(v.segs) == 0 || v.epochs.Equal(l.stored) || faults.skipEpochs {
+		return nil
+	}
+	if err := disk.Replace(l.fs, l.dir, epochFile, v.epochs.Encode()); err != nil {
+		return fmt.Errorf("write leader epochs: %w", err)
+	}
+	l.stored = v.epochs
+	return nil
+}
+
+// syncSegment syncs a segment, and for one that is not written to any more its indexes and the snapshot at its base.
+func (l *Log) syncSegment(seg *segment, indexes bool) error {
+	f, err := seg.log.acquire()
+	if errors.Is(err, errRetired) || errors.Is(err, fs.ErrNotExist) {
+		return nil // removed in the meantime
+	}
+	if err != nil {
+		return err
+	}
+	if !faults.skipSync {
+		err = f.Sync()
+	}
+	seg.log.release()
+	if err != nil {
+		return fmt.Errorf("sync segment %d: %w", seg.base, err)
+	}
+	if err := l.syncFile(l.dir + "/" + fileName(seg.base, suffixSnapshot)); err != nil {
+		return err
+	}
+	if !indexes {
+		return nil
+	}
+	for _, path := range []string{seg.offsets.path, seg.times.path, seg.txns.path} {
+		if err := l.syncFile(path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// syncFile syncs a file that may not be there.
+func (l *Log) syncFile(path string) error {
+	f, err := l.fs.Open(path, disk.Write)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := f.Sync(); err != nil {
+		return fmt.Errorf("sync %s: %w", path, err)
+	}
+	return nil
+}
+
+func parent(dir string) string {
+	for i := len(dir) - 1; i > 0; i-- {
+		if dir[i] == '/' {
+			return dir[:i]
+		}
+	}
+	return "."
+}

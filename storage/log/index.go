@@ -1,0 +1,333 @@
+package log
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"sort"
+	"sync/atomic"
+
+	"millrace/storage/batch"
+	"millrace/storage/disk"
+)
+
+// errEOF is io.EOF under a name that reads as what it is here: the end of a section or a segment.
+var errEOF = io.EOF
+
+// offsetEntry is one entry of a .index file: the last offset of a batch, relative to the segment's base, and where the
+// batch begins.
+type offsetEntry struct{ relative, position int32 }
+
+// timeEntry is one entry of a .timeindex file: the largest timestamp so far, and the last offset of the batch that
+// brought it, relative to the segment's base.
+type timeEntry struct {
+	timestamp int64
+	relative  int32
+}
+
+const (
+	offsetEntrySize = 8
+	timeEntrySize   = 12
+)
+
+func encodeOffsetEntry(b []byte, e offsetEntry) {
+	binary.BigEndian.PutUint32(b, uint32(e.relative))
+	binary.BigEndian.PutUint32(b[4:], uint32(e.position))
+}
+
+func decodeOffsetEntry(b []byte) offsetEntry {
+	return offsetEntry{relative: int32(binary.BigEndian.Uint32(b)), position: int32(binary.BigEndian.Uint32(b[4:]))}
+}
+
+func encodeTimeEntry(b []byte, e timeEntry) {
+	binary.BigEndian.PutUint64(b, uint64(e.timestamp))
+	binary.BigEndian.PutUint32(b[8:], uint32(e.relative))
+}
+
+func decodeTimeEntry(b []byte) timeEntry {
+	return timeEntry{timestamp: int64(binary.BigEndian.Uint64(b)), relative: int32(binary.BigEndian.Uint32(b[8:]))}
+}
+
+// Tails begin small, as most partitions are quiet, and then hold what 512 KiB of segment bring.
+const (
+	firstTail = 16
+	fullTail  = 128
+)
+
+// tail is the newest entries of an index that is being written. Entries below n never change, so readers need no lock.
+type tail[E any] struct {
+	first int // entries that are in the file, before these
+	n     atomic.Int32
+	e     []E // len is the room
+}
+
+// index is one index file of a segment. While its segment is the active one, the newest entries are in memory and reach
+// the file a tail at a time: one write to the segment is then all that most appends cost. A crash loses them, and
+// recovery reads the active segment again anyway. One goroutine adds; any number reads.
+type index[E any] struct {
+	fs     disk.FS
+	path   string
+	size   int
+	encode func([]byte, E)
+	decode func([]byte) E
+
+	tail atomic.Pointer[tail[E]]
+	// stored is how many entries the file holds, for an index that is not written any more; -1: nobody asked yet.
+	stored atomic.Int64
+}
+
+func newOffsetIndex(fs disk.FS, path string) *index[offsetEntry] {
+	x := &index[offsetEntry]{fs: fs, path: path, size: offsetEntrySize, encode: encodeOffsetEntry, decode: decodeOffsetEntry}
+	x.stored.Store(-1)
+	return x
+}
+
+func newTimeIndex(fs disk.FS, path string) *index[timeEntry] {
+	x := &index[timeEntry]{fs: fs, path: path, size: timeEntrySize, encode: encodeTimeEntry, decode: decodeTimeEntry}
+	x.stored.Store(-1)
+	return x
+}
+
+// roomFor is how many entries an index of so many bytes holds.
+func (x *index[E]) roomFor(bytes int32) int { return int(bytes) / x.size }
+
+// begin makes the index writable, keeping its first n entries. The file is sized for room entries, as Kafka does while
+// a segment is active; what it does not use takes no space on disk.
+func (x *index[E]) begin(n, room int) error {
+	f, err := x.fs.Open(x.path, disk.Write|disk.Create)
+	if err != nil {
+		return fmt.Errorf("open index: %w", err)
+	}
+	defer f.Close()
+	// Cut first: bytes behind the kept entries must read as zero.
+	if err := f.Truncate(int64(n) * int64(x.size)); err != nil {
+		return fmt.Errorf("cut index: %w", err)
+	}
+	if err := f.Truncate(int64(max(room, n)) * int64(x.size)); err != nil {
+		return fmt.Errorf("size index: %w", err)
+	}
+	x.tail.Store(&tail[E]{first: n})
+	return nil
+}
+
+// count is the number of entries.
+func (x *index[E]) count() (int, error) {
+	if t := x.tail.Load(); t != nil {
+		return t.first + int(t.n.Load()), nil
+	}
+	if n := x.stored.Load(); n >= 0 {
+		return int(n), nil
+	}
+	info, err := x.fs.Stat(x.path)
+	if err != nil {
+		return 0, fmt.Errorf("size of index: %w", err)
+	}
+	if info.Size%int64(x.size) != 0 {
+		return 0, &IndexError{File: x.path, Why: fmt.Sprintf("%d bytes are no multiple of %d", info.Size, x.size)}
+	}
+	n := info.Size / int64(x.size)
+	x.stored.Store(n)
+	return int(n), nil
+}
+
+// add appends an entry.
+func (x *index[E]) add(e E) error {
+	t := x.tail.Load()
+	if n := int(t.n.Load()); n == len(t.e) {
+		first := t.first
+		if n > 0 {
+			if err := x.spill(t, n); err != nil {
+				return err
+			}
+			first += n
+		}
+		room := firstTail
+		if len(t.e) > 0 || first > 0 {
+			room = fullTail
+		}
+		t = &tail[E]{first: first, e: make([]E, room)}
+		x.tail.Store(t)
+	}
+	n := t.n.Load()
+	t.e[n] = e
+	t.n.Store(n + 1)
+	return nil
+}
+
+// spill writes the tail's first n entries to the file.
+func (x *index[E]) spill(t *tail[E], n int) error {
+	f, err := x.fs.Open(x.path, disk.Write)
+	if err != nil {
+		return fmt.Errorf("open index: %w", err)
+	}
+	defer f.Close()
+	return x.writeTail(f, t, n)
+}
+
+func (x *index[E]) writeTail(f disk.File, t *tail[E], n int) error {
+	b := make([]byte, n*x.size)
+	for i, e := range t.e[:n] {
+		x.encode(b[i*x.size:], e)
+	}
+	if _, err := f.WriteAt(b, int64(t.first)*int64(x.size)); err != nil {
+		return fmt.Errorf("write index: %w", err)
+	}
+	return nil
+}
+
+// finish writes what is in memory and cuts the file to its entries. Readers that have the tail may go on using it.
+func (x *index[E]) finish(sync bool) error {
+	t := x.tail.Load()
+	if t == nil {
+		return nil
+	}
+	f, err := x.fs.Open(x.path, disk.Write)
+	if err != nil {
+		return fmt.Errorf("open index: %w", err)
+	}
+	defer f.Close()
+	n := int(t.n.Load())
+	if n > 0 {
+		if err := x.writeTail(f, t, n); err != nil {
+			return err
+		}
+	}
+	if err := f.Truncate(int64(t.first+n) * int64(x.size)); err != nil {
+		return fmt.Errorf("trim index: %w", err)
+	}
+	if sync {
+		if err := f.Sync(); err != nil {
+			return fmt.Errorf("sync index: %w", err)
+		}
+	}
+	x.stored.Store(int64(t.first + n))
+	x.tail.Store(nil)
+	return nil
+}
+
+// reader reads entries of one index; it opens the file only if the wanted entry is not in memory.
+type reader[E any] struct {
+	x *index[E]
+	t *tail[E]
+	n int
+	f disk.File
+}
+
+func (x *index[E]) read() (*reader[E], error) {
+	r := &reader[E]{x: x, t: x.tail.Load()}
+	if r.t != nil {
+		r.n = r.t.first + int(r.t.n.Load())
+		return r, nil
+	}
+	n, err := x.count()
+	if err != nil {
+		return nil, err
+	}
+	r.n = n
+	return r, nil
+}
+
+func (r *reader[E]) close() {
+	if r.f != nil {
+		r.f.Close()
+	}
+}
+
+// at is entry i, which must be below n.
+func (r *reader[E]) at(i int) (E, error) {
+	if r.t != nil && i >= r.t.first {
+		return r.t.e[i-r.t.first], nil
+	}
+	var zero E
+	if r.f == nil {
+		f, err := r.x.fs.Open(r.x.path, 0)
+		if err != nil {
+			return zero, fmt.Errorf("open index: %w", err)
+		}
+		r.f = f
+	}
+	var b [timeEntrySize]byte
+	if n, err := r.f.ReadAt(b[:r.x.size], int64(i)*int64(r.x.size)); n < r.x.size {
+		if err == nil || err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
+		return zero, fmt.Errorf("read index: %w", err)
+	}
+	return r.x.decode(b[:]), nil
+}
+
+// floor finds the last entry for which below is true; entries for which it is true come first. ok is false if there is
+// none. Kafka's lookup likewise looks at the newest entries first: most readers are near the end.
+func (x *index[E]) floor(below func(E) bool) (e E, ok bool, err error) {
+	r, err := x.read()
+	if err != nil {
+		return e, false, err
+	}
+	defer r.close()
+	lo, hi := 0, r.n // the wanted entry is in [lo-1, hi-1]
+	if r.t != nil && r.n > r.t.first {
+		if below(r.t.e[0]) {
+			lo = r.t.first + 1
+		} else {
+			hi = r.t.first
+		}
+	}
+	var failed error
+	i := lo + sort.Search(hi-lo, func(k int) bool {
+		if failed != nil {
+			return true
+		}
+		v, err := r.at(lo + k)
+		if err != nil {
+			failed = err
+			return true
+		}
+		return !below(v)
+	})
+	if failed != nil {
+		return e, false, failed
+	}
+	if i == 0 {
+		return e, false, nil
+	}
+	e, err = r.at(i - 1)
+	return e, err == nil, err
+}
+
+// last is the newest entry; ok is false if there is none.
+func (x *index[E]) last() (e E, ok bool, err error) {
+	r, err := x.read()
+	if err != nil || r.n == 0 {
+		return e, false, err
+	}
+	defer r.close()
+	e, err = r.at(r.n - 1)
+	return e, err == nil, err
+}
+
+// lowerBound is how many entries keep is true for; they come first.
+func (x *index[E]) lowerBound(keep func(E) bool) (int, error) {
+	r, err := x.read()
+	if err != nil {
+		return 0, err
+	}
+	defer r.close()
+	var failed error
+	n := sort.Search(r.n, func(i int) bool {
+		v, err := r.at(i)
+		if err != nil {
+			failed = err
+			return true
+		}
+		return !keep(v)
+	})
+	return n, failed
+}
+
+// IndexError says that an index file is not what an index can be.
+type IndexError struct{ File, Why string }
+
+func (e *IndexError) Error() string { return fmt.Sprintf("index %s: %s", e.File, e.Why) }
+
+// fits says whether an offset can be stored relative to a base.
+func fits(o, base batch.Offset) bool { return o >= base && o-base <= 1<<31-1 }

@@ -1,0 +1,275 @@
+// Package log is one partition's log on disk, in Kafka's own layout: segments with their indexes, the leader epochs, the
+// producer snapshots. It appends, reads, rolls, truncates, retains and recovers.
+//
+// It is not the partition: it knows no replica, no leader and nobody who waits. It has no goroutine and takes no lock
+// for its owner: methods that change the log (Append, Truncate, Retain ...) are called by one goroutine at a time, under
+// the lock the partition has anyway. Everything a reader needs is in one immutable View, published through one atomic
+// pointer; reading takes no lock. Flush may run beside appends, which is what makes group commit.
+//
+// It promises:
+//   - What a Section gives never changes, not even by a truncation: the socket may still hold the pages.
+//   - An append that failed, or a sync that failed, takes the whole data directory out of use; neither is tried again.
+//   - After a crash the log is what was appended up to some offset not below FlushedOffset, followed by nothing.
+//     Recovery cuts at the first bad batch behind the recovery point; damage below it is reported and left alone.
+//   - A batch a producer sends twice is stored once, as far as storage/producer remembers.
+//
+// Files appear at the first append: a partition nobody wrote to costs no file and no descriptor.
+package log
+
+import (
+	"fmt"
+	"hash/fnv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"millrace/storage/batch"
+	"millrace/storage/disk"
+	"millrace/storage/epoch"
+	"millrace/storage/producer"
+)
+
+const epochFile = epoch.FileName
+
+// Log is one partition's log.
+type Log struct {
+	fs        disk.FS
+	dir       string
+	topic     string
+	partition int32
+	topicID   [16]byte
+	directory *Directory
+	files     *Files
+	now       func() time.Time
+	lower     func(batch.Offset) error
+	logger    *zap.Logger
+
+	cfg atomic.Pointer[Config]
+
+	// From here on: the caller's lock.
+
+	// segs is the segments by base; the last is the active one. Empty until the first append. The slice is published in
+	// views and never changed in place.
+	segs   []*segment
+	active active
+
+	start, end batch.Offset
+	hw         batch.Offset
+	hwAt       place
+	epochs     epoch.Cache
+	epoch      batch.LeaderEpoch // what appended batches are marked with
+	producers  *producer.State
+	expireMs   int64
+	snapshots  []batch.Offset // the snapshot files, by offset
+
+	dirMade bool // the directory exists
+	touched bool // something was written since Open
+	closed  bool
+
+	// From here on: no lock, or their own.
+
+	view atomic.Pointer[View]
+
+	flushing  sync.Mutex   // one flush, truncation or close at a time; nests inside the caller's lock
+	flushed   atomic.Int64 // everything below is durable
+	flushedAt atomic.Int64 // when, in ms
+	dirDirty  atomic.Bool  // names in the directory changed since it was synced
+	madeDirty atomic.Bool  // the directory itself is new in its parent
+	metaDirty atomic.Bool  // partition.metadata was not synced
+	stored    epoch.Cache  // in the epoch file; under flushing
+
+	deletedMu sync.Mutex
+	deleted   []deletedFile
+}
+
+// active is what the writer knows of the active segment.
+type active struct {
+	file disk.File // nil until the first append since Open
+	size int64
+	// maxTimestamp is the largest so far and maxOffset the last offset of the batch that brought it; -1: none, or not
+	// asked yet (file is nil then).
+	maxTimestamp int64
+	maxOffset    batch.Offset
+	// indexed is the newest timestamp in the time index; -1: none.
+	indexed int64
+	// first is the largest timestamp of the first batch, which segment.ms counts from.
+	first      int64
+	hasFirst   bool
+	created    int64
+	jitter     int64
+	sinceIndex int
+
+	offsetRoom, timeRoom int
+}
+
+// place is where an offset lies: the position at which its batch begins. pos -1: not looked up.
+type place struct {
+	seg *segment
+	pos int64
+}
+
+// View returns the newest view.
+func (l *Log) View() *View { return l.view.Load() }
+
+// Config is the log's configuration. It may be called concurrently.
+func (l *Log) Config() Config { return *l.cfg.Load() }
+
+// SetConfig changes the configuration. What is already on disk stays as it is: sizes count from the next append or
+// roll on.
+func (l *Log) SetConfig(c Config) {
+	if c == (Config{}) {
+		c = DefaultConfig()
+	}
+	l.cfg.Store(&c)
+}
+
+// TopicID is the topic's id; zero if none is known.
+func (l *Log) TopicID() [16]byte { return l.topicID }
+
+// Dir is the partition's directory, which may not exist yet.
+func (l *Log) Dir() string { return l.dir }
+
+// Offline is nil, or why the data directory was given up.
+func (l *Log) Offline() error { return l.directory.Offline() }
+
+// ready says whether the log can be changed.
+func (l *Log) ready() error {
+	if l.closed {
+		return ErrClosed
+	}
+	return l.directory.Offline()
+}
+
+func (l *Log) fail(op string, err error) error {
+	return l.directory.Fail(fmt.Sprintf("%s of %s", op, l.dir), err)
+}
+
+func (l *Log) last() *segment { return l.segs[len(l.segs)-1] }
+
+// publish makes the log's state what readers see. An aborted transaction is in its index before the view whose last
+// stable offset passes it, as the index is written first.
+func (l *Log) publish() {
+	v := &View{
+		log: l, segs: l.segs, size: l.active.size,
+		start: l.start, end: l.end, hw: l.hw, hwAt: l.hwAt, stable: l.hw, stableAt: l.hwAt,
+		epochs:       l.epochs,
+		maxTimestamp: batch.NoTimestamp,
+	}
+	if l.active.file != nil {
+		v.maxTimestamp, v.maxOffset = l.active.maxTimestamp, l.active.maxOffset
+	}
+	if u, ok := l.producers.FirstUnstable(); ok && u < v.stable {
+		v.stable = max(u, l.start)
+		v.stableAt = l.placeOf(v.stable)
+	}
+	l.view.Store(v)
+}
+
+// placeOf is where an offset lies if that is known without reading the disk.
+func (l *Log) placeOf(o batch.Offset) place {
+	if len(l.segs) == 0 {
+		return place{pos: -1}
+	}
+	seg := l.last()
+	if o == l.end {
+		return place{seg: seg, pos: l.active.size}
+	}
+	if o >= seg.base {
+		if at, ok := seg.findRecent(o, l.active.size); ok {
+			return place{seg: seg, pos: at.pos}
+		}
+	}
+	return place{pos: -1}
+}
+
+// SetHighWatermark publishes a new high watermark, kept between log start and log end. It never reads the disk.
+func (l *Log) SetHighWatermark(o batch.Offset) {
+	o = min(max(o, l.start), l.end)
+	if o == l.hw && (l.hwAt.pos >= 0 || o != l.end) {
+		return
+	}
+	l.hw, l.hwAt = o, l.placeOf(o)
+	l.producers.HighWatermark(o)
+	l.publish()
+}
+
+// AssignEpoch says that this broker leads the partition in an epoch from the log end on; appended batches are marked with
+// it. The file that stores epochs follows at the next flush: until then the batches themselves tell recovery.
+func (l *Log) AssignEpoch(e batch.LeaderEpoch) error {
+	if err := l.ready(); err != nil {
+		return err
+	}
+	l.epoch = e
+	if next := l.epochs.Assign(e, l.end); !next.Equal(l.epochs) {
+		l.epochs = next
+		l.publish()
+	}
+	return nil
+}
+
+// LatestEpoch is the newest leader epoch in the log; -1 if it has none.
+func (l *Log) LatestEpoch() batch.LeaderEpoch { return l.View().LatestEpoch() }
+
+// EndOffsetForEpoch is View.EndOffsetForEpoch of the newest view.
+func (l *Log) EndOffsetForEpoch(e batch.LeaderEpoch) (batch.LeaderEpoch, batch.Offset) {
+	return l.View().EndOffsetForEpoch(e)
+}
+
+// SetLogStart moves the log start up to an offset, which may not lie above the high watermark. Segments that lie below
+// it go at the next Retain. An offset at or below the present log start changes nothing.
+func (l *Log) SetLogStart(o batch.Offset) error {
+	if err := l.ready(); err != nil {
+		return err
+	}
+	if o <= l.start {
+		return nil
+	}
+	if o > l.hw {
+		return fmt.Errorf("log start %d is above the high watermark %d: %w", o, l.hw, ErrOffsetOutOfRange)
+	}
+	l.setStart(o)
+	l.publish()
+	return nil
+}
+
+func (l *Log) setStart(o batch.Offset) {
+	l.start = o
+	l.epochs = l.epochs.TruncateFromStart(o)
+	l.producers.LogStart(o)
+	if l.hw < o {
+		l.hw, l.hwAt = o, l.placeOf(o)
+	}
+}
+
+// ExpireProducers forgets producers that appended nothing for ms and have no open transaction, and says how many.
+func (l *Log) ExpireProducers(now, ms int64) int { return l.producers.Expire(now, ms) }
+
+// Producers is what is known of the log's producers, by id.
+func (l *Log) Producers() []producer.Entry { return l.producers.Entries() }
+
+// HasTransaction says whether the producer has a transaction open in this log in that epoch.
+func (l *Log) HasTransaction(id batch.ProducerID, e batch.ProducerEpoch) bool {
+	return l.producers.HasTransaction(id, e)
+}
+
+// Verifying notes that the first batch of a transaction is being verified; see producer.State.Verifying.
+func (l *Log) Verifying(id batch.ProducerID, e batch.ProducerEpoch, sequence int32) {
+	l.producers.Verifying(id, e, sequence)
+}
+
+// Size is how many bytes the segments hold. It may be called concurrently.
+func (l *Log) Size() int64 { return l.View().bytes() }
+
+// jitter spreads the rolls of partitions that were written to alike: it is different for each segment and the same each
+// time it is asked.
+func (l *Log) jitter(base batch.Offset) int64 {
+	most := min(l.cfg.Load().SegmentJitterMs, l.cfg.Load().SegmentMs)
+	if most <= 0 {
+		return 0
+	}
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%s-%d/%d", l.topic, l.partition, base)
+	return int64(h.Sum64()>>1) % most
+}

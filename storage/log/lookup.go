@@ -1,0 +1,159 @@
+package log
+
+import (
+	"fmt"
+	"io"
+
+	"millrace/storage/batch"
+)
+
+// OffsetForTime finds the first record whose timestamp is at or behind ts, among those below upper. false: there is
+// none. It may be called concurrently.
+func (l *Log) OffsetForTime(ts int64, upper batch.Offset) (FoundOffset, bool, error) {
+	return l.View().OffsetForTime(ts, upper)
+}
+
+// OffsetOfMaxTimestamp finds the first record with the largest timestamp of the log. false: the log is empty. It may be
+// called concurrently.
+func (l *Log) OffsetOfMaxTimestamp() (FoundOffset, bool, error) {
+	return l.View().OffsetOfMaxTimestamp()
+}
+
+type foundMaybe struct {
+	f  FoundOffset
+	ok bool
+}
+
+// OffsetForTime is Log.OffsetForTime of this view.
+func (v *View) OffsetForTime(ts int64, upper batch.Offset) (FoundOffset, bool, error) {
+	m, err := again(v, func(v *View) (foundMaybe, error) {
+		for i := range v.segs {
+			largest, err := v.largest(i)
+			if err != nil {
+				return foundMaybe{}, err
+			}
+			if largest < ts {
+				continue
+			}
+			f, ok, err := v.searchTime(i, ts)
+			if err != nil {
+				return foundMaybe{}, err
+			}
+			if ok {
+				return foundMaybe{f, f.Offset < upper}, nil
+			}
+		}
+		return foundMaybe{}, nil
+	})
+	if err != nil || !m.ok {
+		return FoundOffset{}, false, err
+	}
+	return m.f, true, nil
+}
+
+// largest is the largest timestamp of a segment.
+func (v *View) largest(i int) (int64, error) {
+	if i == len(v.segs)-1 {
+		if v.maxTimestamp >= 0 {
+			return v.maxTimestamp, nil
+		}
+		if v.size == 0 {
+			return batch.NoTimestamp, nil
+		}
+		// Not written to since the start: closing it left its largest timestamp in the time index.
+		e, ok, err := v.segs[i].times.last()
+		if err != nil || !ok {
+			return batch.NoTimestamp, err
+		}
+		return e.timestamp, nil
+	}
+	return v.segs[i].maxTimestamp()
+}
+
+// searchTime looks in one segment for the first record at or behind both ts and the log start.
+func (v *View) searchTime(i int, ts int64) (FoundOffset, bool, error) {
+	seg := v.segs[i]
+	// Every record up to the last time entry below ts is older; the offset index knows where those end.
+	e, ok, err := seg.times.floor(func(e timeEntry) bool { return e.timestamp < ts })
+	if err != nil {
+		return FoundOffset{}, false, err
+	}
+	from := v.start
+	if ok {
+		from = max(from, seg.base+batch.Offset(e.relative))
+	}
+	at, ok, err := seg.find(from, v.sizeOf(i))
+	if err != nil || !ok {
+		return FoundOffset{}, false, err
+	}
+	return v.scanTime(i, at.pos, func(h batch.Header) bool { return h.MaxTimestamp >= ts }, ts)
+}
+
+// scanTime walks a segment's batches from a position and returns the first record, in a batch that want accepts, whose
+// timestamp is at or behind ts.
+func (v *View) scanTime(i int, pos int64, want func(batch.Header) bool, ts int64) (FoundOffset, bool, error) {
+	seg := v.segs[i]
+	f, err := seg.log.acquire()
+	if err != nil {
+		return FoundOffset{}, false, err
+	}
+	defer seg.log.release()
+	buf := smallBuffers.Get().(*[]byte)
+	defer smallBuffers.Put(buf)
+	sc := scanner{f: f, pos: pos, limit: v.sizeOf(i), buf: *buf}
+	for {
+		h, err := sc.header()
+		if err == io.EOF {
+			return FoundOffset{}, false, nil
+		}
+		if err != nil {
+			return FoundOffset{}, false, fmt.Errorf("segment %d: %w", seg.base, err)
+		}
+		if want(h) {
+			b, err := sc.body(h)
+			if err != nil {
+				return FoundOffset{}, false, err
+			}
+			for r, err := range batch.Records(b, 0) {
+				if err != nil {
+					return FoundOffset{}, false, err
+				}
+				if r.Timestamp >= ts && r.Offset >= v.start {
+					return FoundOffset{Offset: r.Offset, Timestamp: r.Timestamp, LeaderEpoch: h.LeaderEpoch}, true, nil
+				}
+			}
+		}
+		sc.step(h)
+	}
+}
+
+// OffsetOfMaxTimestamp is Log.OffsetOfMaxTimestamp of this view.
+func (v *View) OffsetOfMaxTimestamp() (FoundOffset, bool, error) {
+	m, err := again(v, func(v *View) (foundMaybe, error) {
+		best, most := -1, int64(batch.NoTimestamp)
+		for i := range v.segs {
+			if v.sizeOf(i) == 0 {
+				continue
+			}
+			largest, err := v.largest(i)
+			if err != nil {
+				return foundMaybe{}, err
+			}
+			if largest > most {
+				best, most = i, largest
+			}
+		}
+		if best < 0 {
+			return foundMaybe{}, nil
+		}
+		// Unlike every other look-up this one may name a record below the log start, as Kafka's does.
+		whole := *v
+		whole.start = 0
+		f, ok, err := whole.searchTime(best, most)
+		return foundMaybe{f, ok}, err
+	})
+	if err != nil || !m.ok {
+		return FoundOffset{}, false, err
+	}
+	return m.f, true, nil
+}

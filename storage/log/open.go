@@ -1,0 +1,497 @@
+package log
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"time"
+
+	"go.uber.org/zap"
+
+	"millrace/storage/batch"
+	"millrace/storage/disk"
+	"millrace/storage/epoch"
+	"millrace/storage/producer"
+)
+
+// defaultOwnFiles bounds the open files of a log that shares no Files with others.
+const defaultOwnFiles = 16
+
+// defaultProducerExpireMs is producer.id.expiration.ms.
+const defaultProducerExpireMs = 24 * 3600 * 1000
+
+// Open opens the log in a directory, which need not exist. After a clean close it reads no segment; otherwise it reads
+// those at and behind the recovery point, cuts what a crash left behind the last good batch, and makes indexes and
+// producer state anew. A *DamagedError says that a log is beyond what may be mended without losing what was flushed.
+func Open(o Options) (*Log, Report, error) {
+	l := &Log{
+		fs: o.FS, dir: o.Dir, topic: o.Topic, partition: o.Partition, topicID: o.TopicID,
+		directory: o.Directory, files: o.Files, now: o.Now, lower: o.LowerRecoveryPoint, logger: o.Logger,
+		epoch: batch.NoLeaderEpoch, producers: producer.New(), expireMs: o.ProducerExpireMs,
+	}
+	if l.expireMs <= 0 {
+		l.expireMs = defaultProducerExpireMs
+	}
+	if l.fs == nil {
+		l.fs = disk.OS{}
+	}
+	if l.directory == nil {
+		l.directory = &Directory{}
+	}
+	if l.files == nil {
+		l.files = NewFiles(defaultOwnFiles)
+	}
+	if l.now == nil {
+		l.now = time.Now
+	}
+	if l.logger == nil {
+		l.logger = zap.NewNop()
+	}
+	l.SetConfig(o.Config)
+	var report Report
+	if err := l.open(o, &report); err != nil {
+		l.abandon()
+		return nil, report, err
+	}
+	return l, report, nil
+}
+
+func (l *Log) open(o Options, report *Report) error {
+	if err := l.directory.Offline(); err != nil {
+		return err
+	}
+	list, err := l.list()
+	if err != nil {
+		return err
+	}
+	if err := l.openMetadata(o, list, report); err != nil {
+		return err
+	}
+	if err := l.finishReplacements(&list); err != nil {
+		return l.fail("finishing replaced segments", err)
+	}
+	found, err := l.openSegments(list)
+	if err != nil {
+		return err
+	}
+	if len(l.segs) == 0 {
+		l.end = max(o.LogStart, 0)
+		l.start, l.hw = l.end, l.end
+		if o.RecoveryPoint > l.end {
+			report.Lost = o.RecoveryPoint - l.end
+		}
+		l.producers.Clear(l.end)
+		l.finishOpen()
+		return nil
+	}
+	epochsGood := l.openEpochs(list, report)
+	l.start = max(o.LogStart, l.segs[0].base)
+	if o.Clean && epochsGood {
+		err = l.openClean(o, found, report)
+	} else {
+		err = l.recover(o, found, epochsGood, report)
+	}
+	if err != nil {
+		return err
+	}
+	if l.start > l.end {
+		// Everything that is left lies below the log start: it was to be removed anyway, and an append may not fill the
+		// gap as if it followed.
+		if err := l.truncateFully(l.start); err != nil {
+			return l.fail("start above the log end", err)
+		}
+	}
+	l.epochs = l.epochs.TruncateFromEnd(l.end).TruncateFromStart(l.start)
+	l.hw = min(max(o.HighWatermark, l.start), l.end)
+	l.hwAt = l.placeOf(l.hw)
+	l.producers.HighWatermark(l.hw)
+	if err := l.dropSnapshots(func(s batch.Offset) bool { return s > l.end || (s < l.segs[len(l.segs)-1].base && !l.isBase(s)) }); err != nil {
+		return l.fail("removing snapshots", err)
+	}
+	l.finishOpen()
+	return nil
+}
+
+func (l *Log) finishOpen() {
+	if len(l.segs) == 0 {
+		l.flushed.Store(int64(l.end))
+	}
+	l.flushedAt.Store(l.now().UnixMilli())
+	l.publish()
+}
+
+// list reads the directory.
+func (l *Log) list() (listing, error) {
+	list := listing{cleaned: -1}
+	entries, err := l.fs.ReadDir(l.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return list, nil
+	}
+	if err != nil {
+		return list, fmt.Errorf("list %s: %w", l.dir, err)
+	}
+	l.dirMade = true
+	for _, e := range entries {
+		if !e.Dir {
+			list.add(e.Name)
+		}
+	}
+	return list, nil
+}
+
+// openMetadata compares the topic id on disk with the one asked for.
+func (l *Log) openMetadata(o Options, list listing, report *Report) error {
+	if !list.metadata {
+		return nil
+	}
+	id, err := ReadTopicID(l.fs, l.dir)
+	if err != nil {
+		if o.Clean {
+			return err
+		}
+		// A crash can leave the file without its bytes; it is written before the first append and synced with it.
+		report.Dropped = append(report.Dropped, metadataFile)
+		if l.topicID != ([16]byte{}) {
+			if err := l.writeMetadata(); err != nil {
+				return l.fail("writing partition.metadata", err)
+			}
+		}
+		return nil
+	}
+	if l.topicID == ([16]byte{}) {
+		l.topicID = id
+	}
+	if l.topicID != id {
+		return &TopicIDError{Stored: id, Asked: l.topicID}
+	}
+	return nil
+}
+
+// openSegments makes the segments of what the directory holds, and removes index files that belong to none. It returns
+// which files each segment has.
+func (l *Log) openSegments(list listing) ([]segmentFiles, error) {
+	var found []segmentFiles
+	for _, f := range list.bases {
+		if f.snapshot {
+			l.snapshots = append(l.snapshots, f.base)
+		}
+		if !f.log {
+			for _, suffix := range f.indexes() {
+				if err := l.removeIfThere(fileName(f.base, suffix)); err != nil {
+					return nil, l.fail("removing an index without segment", err)
+				}
+			}
+			continue
+		}
+		seg := newSegment(l.fs, l.files, l.dir, f.base, f.txns)
+		info, err := seg.log.stat()
+		if err != nil {
+			return nil, err
+		}
+		if info.Size > maxSegment {
+			return nil, fmt.Errorf("segment %d has %d bytes, more than an index can address", f.base, info.Size)
+		}
+		seg.size = info.Size
+		l.segs = append(l.segs, seg)
+		found = append(found, f)
+	}
+	return found, nil
+}
+
+func (f segmentFiles) indexes() []string {
+	var out []string
+	if f.index {
+		out = append(out, suffixIndex)
+	}
+	if f.time {
+		out = append(out, suffixTimeIndex)
+	}
+	if f.txns {
+		out = append(out, suffixTxnIndex)
+	}
+	return out
+}
+
+// openEpochs reads the leader epochs; false if the file cannot be read and they have to come from the batches.
+func (l *Log) openEpochs(list listing, report *Report) bool {
+	if !list.epochs {
+		return true
+	}
+	b, err := disk.ReadFile(l.fs, l.dir+"/"+epochFile, 64<<20)
+	if err == nil {
+		l.epochs, err = epoch.Decode(b)
+	}
+	if err != nil {
+		l.logger.Warn("leader epochs are read from the segments", l.field(), errField(err))
+		report.Dropped = append(report.Dropped, epochFile)
+		return false
+	}
+	l.stored = l.epochs
+	return true
+}
+
+// openClean opens a log that was closed in order: the snapshot that closing it left says where it ends, so nothing but
+// that snapshot is read.
+func (l *Log) openClean(o Options, found []segmentFiles, report *Report) error {
+	last := len(l.segs) - 1
+	seg := l.segs[last]
+	for i, f := range found {
+		if l.segs[i].size > 0 && !(f.index && f.time) {
+			if err := l.makeIndexes(l.segs[i], report); err != nil {
+				return l.damaged(err, l.segs[i])
+			}
+		}
+	}
+	l.active = active{size: seg.size, maxTimestamp: batch.NoTimestamp, maxOffset: seg.base}
+	n := len(l.snapshots)
+	if n > 0 && l.snapshots[n-1] == o.RecoveryPoint && (o.RecoveryPoint > seg.base) == (seg.size > 0) && o.RecoveryPoint >= seg.base {
+		l.end = o.RecoveryPoint
+	} else if err := l.readEnd(seg, report); err != nil {
+		return l.damaged(err, seg)
+	}
+	at, err := l.loadProducers(l.end, l.segs[0].base, report)
+	if err != nil {
+		return err
+	}
+	if at < l.end {
+		for i := range l.segs {
+			if err := l.replay(i, at, report); err != nil {
+				return l.damaged(err, l.segs[i])
+			}
+		}
+	}
+	l.flushed.Store(int64(l.end))
+	return nil
+}
+
+// damaged makes a corrupt batch, found where none may be, a *DamagedError.
+func (l *Log) damaged(err error, seg *segment) error {
+	var c *CorruptError
+	if errors.As(err, &c) {
+		return &DamagedError{Damage{Segment: l.dir + "/" + fileName(seg.base, suffixLog), Position: c.Position, Offset: l.end, Reason: err}}
+	}
+	return err
+}
+
+// readEnd finds the log end from the last index entry on.
+func (l *Log) readEnd(seg *segment, report *Report) error {
+	l.end = seg.base
+	start := int64(0)
+	if e, ok, err := seg.offsets.last(); err == nil && ok && e.position > 0 && int64(e.position) < seg.size {
+		start = int64(e.position)
+	}
+	err := l.walk(seg, start, report, func(_ *scanner, h batch.Header) error {
+		l.end = h.NextOffset()
+		return nil
+	})
+	if start > 0 && isCorrupt(err) {
+		return l.walk(seg, 0, report, func(_ *scanner, h batch.Header) error {
+			l.end = h.NextOffset()
+			return nil
+		})
+	}
+	return err
+}
+
+// replay tells the producer state of the batches of segment i at or behind an offset.
+func (l *Log) replay(i int, from batch.Offset, report *Report) error {
+	seg := l.segs[i]
+	if i+1 < len(l.segs) && l.segs[i+1].base <= from {
+		return nil
+	}
+	return l.walk(seg, 0, report, func(s *scanner, h batch.Header) error {
+		if h.BaseOffset < from || !h.HasProducer() {
+			return nil
+		}
+		m, err := s.marker(h)
+		if err != nil {
+			return err
+		}
+		l.producers.Appended(h, m)
+		return nil
+	})
+}
+
+// marker reads the marker of a control batch; nil for any other.
+func (s *scanner) marker(h batch.Header) (*batch.Marker, error) {
+	if !h.Attributes.Control() {
+		return nil, nil
+	}
+	b, err := s.body(h)
+	if err != nil {
+		return nil, err
+	}
+	m, ok, err := batch.ParseMarker(b)
+	if err != nil {
+		return nil, &CorruptError{Position: s.pos, Why: "control record", Err: err}
+	}
+	if !ok {
+		return nil, nil
+	}
+	return &m, nil
+}
+
+// walk calls f for each batch header of a segment from a position on.
+func (l *Log) walk(seg *segment, from int64, report *Report, f func(*scanner, batch.Header) error) error {
+	file, err := seg.log.acquire()
+	if err != nil {
+		return err
+	}
+	defer seg.log.release()
+	s := scanner{f: file, pos: from, limit: seg.size, buf: make([]byte, smallScan)}
+	defer func() { report.Scanned += s.read }()
+	for {
+		h, err := s.header()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("segment %d: %w", seg.base, err)
+		}
+		if err := f(&s, h); err != nil {
+			return err
+		}
+		s.step(h)
+	}
+}
+
+// makeIndexes makes the offset and time index of a segment anew from its batches.
+func (l *Log) makeIndexes(seg *segment, report *Report) error {
+	saved := l.active
+	defer func() { l.active = saved }()
+	if err := l.rebuild(seg, seg.size, l.now().UnixMilli()); err != nil {
+		return err
+	}
+	report.Rebuilt = append(report.Rebuilt, fileName(seg.base, suffixIndex), fileName(seg.base, suffixTimeIndex))
+	if err := l.closeActive(seg, true); err != nil {
+		return l.fail("making indexes", err)
+	}
+	return nil
+}
+
+// rebuild makes a segment the one that is written to, with indexes made anew from its batches' headers.
+func (l *Log) rebuild(seg *segment, size, now int64) error {
+	f, err := seg.log.hold()
+	if err != nil {
+		return err
+	}
+	if err := l.startActive(seg, f, 0, 0, 0, now); err != nil {
+		return l.fail("making indexes", err)
+	}
+	s := scanner{f: f, limit: size, buf: make([]byte, smallScan)}
+	for {
+		h, err := s.header()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("segment %d: %w", seg.base, err)
+		}
+		if !fits(h.LastOffset(), seg.base) {
+			return &CorruptError{Position: s.pos, Why: fmt.Sprintf("offset %d in a segment that begins at %d", h.LastOffset(), seg.base)}
+		}
+		if err := l.index(seg, h, s.pos); err != nil {
+			return l.fail("making indexes", err)
+		}
+		s.step(h)
+	}
+}
+
+// finishReplacements completes or drops what a cleaning or a split left: a .cleaned file is unfinished and goes; a .swap
+// file is finished and takes the place of the segments whose offsets it covers, unless an unfinished one lies at or
+// below it, which says that its set of replacements was not complete. Removed files go with them.
+func (l *Log) finishReplacements(list *listing) error {
+	for _, name := range list.leftover {
+		if err := l.removeIfThere(name); err != nil {
+			return err
+		}
+	}
+	changed := len(list.leftover) > 0
+	for _, name := range list.swaps {
+		final := name[:len(name)-len(suffixSwap)]
+		o, suffix, ok := parseName(final)
+		if !ok || (list.cleaned >= 0 && o > list.cleaned) {
+			if err := l.removeIfThere(name); err != nil {
+				return err
+			}
+			changed = true
+			continue
+		}
+		if suffix == suffixLog {
+			if err := l.removeReplaced(name, o, list); err != nil {
+				return err
+			}
+		}
+	}
+	for _, name := range list.swaps {
+		final := name[:len(name)-len(suffixSwap)]
+		err := l.fs.Rename(l.dir+"/"+name, l.dir+"/"+final)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // dropped above
+		}
+		if err != nil {
+			return err
+		}
+		changed = true
+	}
+	if !changed {
+		return nil
+	}
+	if err := l.fs.SyncDir(l.dir); err != nil {
+		return err
+	}
+	again, err := l.list()
+	*list = again
+	return err
+}
+
+// removeReplaced removes the segments that a finished replacement covers.
+func (l *Log) removeReplaced(name string, base batch.Offset, list *listing) error {
+	f, err := l.fs.Open(l.dir+"/"+name, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	size, err := f.Size()
+	if err != nil {
+		return err
+	}
+	s := scanner{f: f, limit: size, buf: make([]byte, smallScan)}
+	end := base
+	for {
+		h, err := s.header()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		end = h.NextOffset()
+		s.step(h)
+	}
+	for _, seg := range list.bases {
+		if seg.base < base || seg.base >= end || !seg.log {
+			continue
+		}
+		// The replacement's own indexes are among the .swap files, or are made anew.
+		for _, suffix := range append(seg.indexes(), suffixLog) {
+			if err := l.removeIfThere(fileName(seg.base, suffix)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (l *Log) removeIfThere(name string) error {
+	err := l.fs.Remove(l.dir + "/" + name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+func (l *Log) field() zap.Field { return zap.String("log", l.dir) }
+
+func errField(err error) zap.Field { return zap.Error(err) }

@@ -1,0 +1,135 @@
+package log
+
+import (
+	"math"
+	"time"
+
+	"go.uber.org/zap"
+
+	"millrace/storage/batch"
+	"millrace/storage/disk"
+)
+
+// Config is what topic configs say of one log. The zero value means DefaultConfig.
+type Config struct {
+	SegmentBytes       int32 // segment.bytes
+	SegmentMs          int64 // segment.ms
+	SegmentJitterMs    int64 // segment.jitter.ms
+	IndexBytes         int32 // segment.index.bytes
+	IndexIntervalBytes int32 // index.interval.bytes
+	RetentionMs        int64 // retention.ms; -1 is for ever
+	RetentionBytes     int64 // retention.bytes; -1 is without limit
+	FileDeleteDelayMs  int64 // file.delete.delay.ms
+	Delete             bool  // cleanup.policy holds "delete"
+	Compact            bool  // cleanup.policy holds "compact"
+	FlushMessages      int64 // flush.messages
+	FlushMs            int64 // flush.ms
+}
+
+// DefaultConfig is Kafka's defaults.
+func DefaultConfig() Config {
+	return Config{
+		SegmentBytes:       1 << 30,
+		SegmentMs:          7 * 24 * 3600 * 1000,
+		IndexBytes:         10 << 20,
+		IndexIntervalBytes: 4096,
+		RetentionMs:        7 * 24 * 3600 * 1000,
+		RetentionBytes:     -1,
+		FileDeleteDelayMs:  60000,
+		Delete:             true,
+		FlushMessages:      math.MaxInt64,
+		FlushMs:            math.MaxInt64,
+	}
+}
+
+// Options is what Open needs.
+type Options struct {
+	FS        disk.FS // nil: the operating system's
+	Dir       string  // the partition's own directory; made at the first append
+	Topic     string
+	Partition int32
+	TopicID   [16]byte // zero: not known; no partition.metadata is written then
+	Config    Config
+	Now       func() time.Time // nil: time.Now
+
+	// What the checkpoints of the data directory say; -1 (or 0) where they say nothing.
+	RecoveryPoint batch.Offset // everything below it was flushed
+	LogStart      batch.Offset
+	HighWatermark batch.Offset
+
+	// Clean says that the log was closed in order and that nothing wrote to it since: then no segment is read.
+	Clean bool
+
+	// Directory is shared by the logs of one data directory; nil: the log has its own.
+	Directory *Directory
+	// Files bounds the open descriptors of segments that are only read; nil: the log has its own.
+	Files *Files
+	// LowerRecoveryPoint stores a recovery point before a truncation cuts below the one in the checkpoint. Without it,
+	// records appended after the truncation and lost again would be taken for damage. Nil: nothing is stored.
+	LowerRecoveryPoint func(batch.Offset) error
+
+	// ProducerExpireMs is producer.id.expiration.ms; 0: a day.
+	ProducerExpireMs int64
+
+	Logger *zap.Logger // nil: silent
+}
+
+// Appended is what an append did.
+type Appended struct {
+	Base, Last batch.Offset // of the original, for a duplicate
+	// Duplicate says that the producer sent a batch again that is stored already; nothing was written.
+	Duplicate bool
+	// MaxTimestamp is the largest timestamp of the batch, for a duplicate that of the original.
+	MaxTimestamp int64
+	// LogStart is the log start after the append.
+	LogStart batch.Offset
+}
+
+// FoundOffset is a record's place.
+type FoundOffset struct {
+	Offset      batch.Offset
+	Timestamp   int64
+	LeaderEpoch batch.LeaderEpoch // -1: none is stored
+}
+
+// AbortedTxn is an aborted transaction as a fetch response lists it.
+type AbortedTxn struct {
+	ProducerID  batch.ProducerID
+	FirstOffset batch.Offset
+}
+
+// Report is what Open found that somebody should know of.
+type Report struct {
+	// Recovered says that segments had to be read because the log was not closed in order.
+	Recovered bool
+	// Scanned is how many bytes of segments were read.
+	Scanned int64
+	// Cut is the tail that was removed, nil if none was.
+	Cut *Cut
+	// Damage is what is wrong below the recovery point. It is left as it is.
+	Damage []Damage
+	// Lost is how many offsets are missing although they were flushed: the log ends below its recovery point.
+	Lost batch.Offset
+	// Rebuilt lists the index files that were missing or wrong and were made anew.
+	Rebuilt []string
+	// Dropped lists unreadable files that hold only what the segments hold too: snapshots, epochs.
+	Dropped []string
+}
+
+// Cut is the tail that recovery removed.
+type Cut struct {
+	Offset   batch.Offset // the log end it left
+	Segment  string
+	Position int64 // in that segment
+	Bytes    int64 // removed, over all segments
+	Batches  int   // of them still readable
+	Reason   error
+}
+
+// Damage is a place below the recovery point where a segment's bytes are not what was written.
+type Damage struct {
+	Segment  string
+	Position int64
+	Offset   batch.Offset
+	Reason   error
+}

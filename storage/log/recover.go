@@ -1,0 +1,240 @@
+package log
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"go.uber.org/zap"
+
+	"millrace/storage/batch"
+)
+
+// recover opens a log that was not closed in order. The segments from the one that holds the recovery point on are read
+// whole, each batch's checksum compared, indexes and producer state made anew, and the log cut at the first bad batch
+// behind the recovery point, whatever follows it. A bad batch below the recovery point is reported and stays.
+func (l *Log) recover(o Options, found []segmentFiles, epochsGood bool, report *Report) error {
+	report.Recovered = true
+	l.touched = true
+	point := max(o.RecoveryPoint, 0)
+	all := l.segs
+	first := 0
+	for i, seg := range all {
+		if seg.base <= point {
+			first = i
+		}
+	}
+	if !epochsGood {
+		first = 0 // every batch has to say its epoch again
+	}
+	for i := range first {
+		if all[i].size > 0 && (!found[i].index || !found[i].time || l.indexesBad(all[i])) {
+			if err := l.makeIndexes(all[i], report); err != nil {
+				return l.damaged(err, all[i])
+			}
+		}
+	}
+	// Snapshots behind the first segment that is read are made anew on the way: they may be of a time before a
+	// truncation, and what was made durable of them is not known.
+	if err := l.dropSnapshots(func(s batch.Offset) bool { return s > all[first].base }); err != nil {
+		return l.fail("removing snapshots", err)
+	}
+	at, err := l.loadProducers(all[first].base, all[0].base, report)
+	if err != nil {
+		return err
+	}
+	for i := range first {
+		if err := l.replay(i, at, report); err != nil {
+			return l.damaged(err, all[i])
+		}
+	}
+	l.end = all[first].base
+	for i := first; i < len(all); i++ {
+		// l.segs is what is known to be good, so that everything an append does can be done here.
+		l.segs = all[: i+1 : i+1]
+		bad, err := l.recoverSegment(all[i], point, report)
+		if err != nil {
+			return err
+		}
+		if bad != nil {
+			if err := l.cut(all[i], all[i+1:], bad, report); err != nil {
+				return l.fail("cutting the tail", err)
+			}
+			break
+		}
+		if i+1 == len(all) {
+			break
+		}
+		if err := l.closeActive(all[i], false); err != nil {
+			return l.fail("recovery", err)
+		}
+		all[i].recent.Store(nil)
+		if err := l.writeSnapshot(all[i+1].base, false); err != nil {
+			return l.fail("recovery", err)
+		}
+	}
+	if l.end < point {
+		report.Lost = point - l.end
+		if l.lower != nil {
+			if err := l.lower(l.end); err != nil {
+				return l.fail("recovery point", err)
+			}
+		}
+	}
+	l.flushed.Store(int64(min(point, l.end)))
+	return nil
+}
+
+// indexesBad looks at the indexes of a segment that is not read.
+func (l *Log) indexesBad(seg *segment) bool {
+	_, _, _, err := l.checkIndexes(seg, seg.size)
+	return isCorrupt(err)
+}
+
+// recoverSegment reads a whole segment as if its batches were appended one by one, and leaves it the active one. It
+// returns where and why that ended early, nil if it did not.
+func (l *Log) recoverSegment(seg *segment, point batch.Offset, report *Report) (*CorruptError, error) {
+	f, err := seg.log.hold()
+	if err != nil {
+		return nil, err
+	}
+	if err := l.startActive(seg, f, 0, 0, 0, l.now().UnixMilli()); err != nil {
+		return nil, l.fail("recovery", err)
+	}
+	if err := seg.txns.reset(); err != nil {
+		return nil, l.fail("recovery", err)
+	}
+	s := scanner{f: f, limit: seg.size, buf: make([]byte, int(min(seg.size, wholeScan)))}
+	defer func() { report.Scanned += s.read }()
+	if seg.base < l.end && seg.size > 0 {
+		bad := &CorruptError{Why: fmt.Sprintf("segment begins at offset %d, the one before it ends at %d", seg.base, l.end)}
+		if l.end < point {
+			return nil, &DamagedError{Damage{Segment: seg.log.path, Offset: l.end, Reason: bad}}
+		}
+		return bad, nil
+	}
+	l.end = max(l.end, seg.base)
+	for {
+		h, m, err := l.recoverBatch(&s, seg)
+		if err == io.EOF {
+			return nil, nil
+		}
+		var bad *CorruptError
+		if err != nil && !errors.As(err, &bad) {
+			return nil, err
+		}
+		if bad != nil {
+			damage := Damage{Segment: seg.log.path, Position: s.pos, Offset: l.end, Reason: bad}
+			switch {
+			case l.end >= point:
+				return bad, nil
+			case h.Magic == batch.Magic && h.NextOffset() <= point:
+				// Its frame is whole and lies below the recovery point: what follows can be read, and a reader is told
+				// by the checksum.
+				report.Damage = append(report.Damage, damage)
+				h.ProducerID, h.LeaderEpoch, h.MaxTimestamp = batch.NoProducerID, batch.NoLeaderEpoch, batch.NoTimestamp
+			default:
+				return nil, &DamagedError{damage}
+			}
+		}
+		if err := l.written(h, m, s.pos); err != nil {
+			return nil, err
+		}
+		s.step(h)
+	}
+}
+
+// recoverBatch reads the next batch and checks it. A *CorruptError with a header says that the batch's frame can be
+// trusted although its contents cannot.
+func (l *Log) recoverBatch(s *scanner, seg *segment) (batch.Header, *batch.Marker, error) {
+	h, err := s.header()
+	if err != nil {
+		return batch.Header{}, nil, err
+	}
+	if h.BaseOffset < l.end || !fits(h.LastOffset(), seg.base) {
+		return batch.Header{}, nil, &CorruptError{Position: s.pos, Why: fmt.Sprintf("batch of offsets %d to %d, expected %d", h.BaseOffset, h.LastOffset(), l.end)}
+	}
+	b, err := s.body(h)
+	if err != nil {
+		return batch.Header{}, nil, err
+	}
+	if err := batch.CheckCRC(b); err != nil && !faults.trustCRC {
+		return h, nil, &CorruptError{Position: s.pos, Why: "checksum", Err: err}
+	}
+	m, err := s.marker(h)
+	return h, m, err
+}
+
+// cut removes everything from a bad batch on. It is synced before anything is appended: a tail that came back behind
+// new batches would look like their continuation.
+func (l *Log) cut(seg *segment, behind []*segment, bad *CorruptError, report *Report) error {
+	c := Cut{Offset: l.end, Segment: seg.log.path, Position: l.active.size, Reason: bad}
+	count := func(f scanner) {
+		c.Bytes += f.limit - f.pos
+		c.Batches += readable(f)
+	}
+	count(scanner{f: l.active.file, pos: l.active.size, limit: seg.size, buf: make([]byte, smallScan)})
+	for i := len(behind) - 1; i >= 0; i-- {
+		f, err := behind[i].log.acquire()
+		if err != nil {
+			return err
+		}
+		count(scanner{f: f, limit: behind[i].size, buf: make([]byte, smallScan)})
+		behind[i].log.release()
+		// The newest goes first: a crash in between leaves a log without a hole.
+		if err := l.removeSegment(behind[i]); err != nil {
+			return err
+		}
+	}
+	if err := l.active.file.Truncate(l.active.size); err != nil {
+		return err
+	}
+	if err := l.active.file.Sync(); err != nil {
+		return err
+	}
+	if err := l.fs.SyncDir(l.dir); err != nil {
+		return err
+	}
+	seg.size = l.active.size
+	report.Cut = &c
+	l.logger.Warn("log was cut at the first bad batch", l.field(), zap.Int64("offset", int64(c.Offset)), zap.String("segment", c.Segment),
+		zap.Int64("position", c.Position), zap.Int64("bytes", c.Bytes), zap.Int("readable batches", c.Batches), zap.Error(bad))
+	return nil
+}
+
+// removeSegment removes a segment's files at once.
+func (l *Log) removeSegment(seg *segment) error {
+	for _, suffix := range []string{suffixSnapshot, suffixTxnIndex, suffixTimeIndex, suffixIndex, suffixLog} {
+		if suffix == suffixSnapshot {
+			if err := l.dropSnapshots(func(o batch.Offset) bool { return o == seg.base }); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := l.removeIfThere(fileName(seg.base, suffix)); err != nil {
+			return err
+		}
+	}
+	seg.log.retire()
+	l.dirDirty.Store(true)
+	return nil
+}
+
+// readable counts the good batches from a bad one on, as far as the frames lead.
+func readable(s scanner) int {
+	n := 0
+	for {
+		h, err := s.header()
+		if err != nil {
+			return n
+		}
+		b, err := s.body(h)
+		if err != nil {
+			return n
+		}
+		if batch.CheckCRC(b) == nil {
+			n++
+		}
+		s.step(h)
+	}
+}

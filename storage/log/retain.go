@@ -1,0 +1,192 @@
+package log
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"millrace/storage/batch"
+)
+
+// Retain removes old segments, from the oldest on, as long as the next one qualifies: it ends at or below the log start;
+// or, where the cleanup policy holds "delete", the log without it is still at least retention.bytes long, or its largest
+// timestamp is older than retention.ms. Nothing at or behind the high watermark is removed; an active segment that
+// qualifies is rolled first, which leaves an empty one at the log end. The log start follows. It returns one line for
+// each removed segment.
+//
+// The files are renamed and go after file.delete.delay.ms: at a later Retain or RemoveDeleted.
+func (l *Log) Retain(now time.Time) ([]string, error) {
+	if err := l.ready(); err != nil {
+		return nil, err
+	}
+	if err := l.RemoveDeleted(now); err != nil {
+		return nil, err
+	}
+	if len(l.segs) == 0 {
+		return nil, nil
+	}
+	reasons, err := l.expired(now)
+	if err != nil {
+		return nil, fmt.Errorf("retention: %w", err)
+	}
+	n := len(reasons)
+	if n == 0 {
+		return nil, nil
+	}
+	l.touched = true
+	if n == len(l.segs) {
+		at := now.UnixMilli()
+		if l.active.file == nil {
+			if err := l.openActive(at); err != nil {
+				return nil, l.fail("opening the active segment", err)
+			}
+		}
+		if err := l.roll(l.end, at); err != nil {
+			return nil, l.fail("roll", err)
+		}
+	}
+	gone := l.segs[:n]
+	l.segs = append([]*segment(nil), l.segs[n:]...)
+	if base := l.segs[0].base; base > l.start {
+		l.setStart(base)
+	}
+	l.publish()
+	for _, seg := range gone {
+		if err := l.dropSegment(seg); err != nil {
+			return nil, l.fail("retention", err)
+		}
+	}
+	return reasons, nil
+}
+
+// expired says, for the segments that are to go, why.
+func (l *Log) expired(now time.Time) ([]string, error) {
+	var reasons []string
+	c := l.cfg.Load()
+	excess := int64(-1)
+	if c.Delete && c.RetentionBytes >= 0 {
+		excess = l.Size() - c.RetentionBytes
+	}
+	for i, seg := range l.segs {
+		active := i == len(l.segs)-1
+		size, end := seg.size, l.end
+		if active {
+			size = l.active.size
+		} else {
+			end = l.segs[i+1].base
+		}
+		if l.hw < end || (active && size == 0) {
+			break
+		}
+		why, err := l.why(c, seg, active, size, end, excess, now)
+		if err != nil {
+			return nil, err
+		}
+		if why == "" {
+			break
+		}
+		excess -= size
+		reasons = append(reasons, fmt.Sprintf("segment %d: %s", seg.base, why))
+	}
+	return reasons, nil
+}
+
+func (l *Log) why(c *Config, seg *segment, active bool, size int64, end batch.Offset, excess int64, now time.Time) (string, error) {
+	if !active && end <= l.start {
+		return fmt.Sprintf("ends at %d, below the log start %d", end, l.start), nil
+	}
+	if !c.Delete {
+		return "", nil
+	}
+	if c.RetentionBytes >= 0 && excess >= size {
+		return fmt.Sprintf("the log is %d bytes above retention.bytes, its %d bytes among them", excess, size), nil
+	}
+	if c.RetentionMs < 0 {
+		return "", nil
+	}
+	largest := l.active.maxTimestamp
+	if !active || l.active.file == nil {
+		var err error
+		if largest, err = seg.maxTimestamp(); err != nil {
+			return "", err
+		}
+	}
+	if largest < 0 {
+		// No record has a timestamp: Kafka takes the file's.
+		info, err := seg.log.stat()
+		if err != nil {
+			return "", err
+		}
+		largest = info.Modified.UnixMilli()
+	}
+	if age := now.UnixMilli() - largest; age > c.RetentionMs {
+		return fmt.Sprintf("its largest timestamp is %d ms old, above retention.ms", age), nil
+	}
+	return "", nil
+}
+
+// deletedFile is a file that waits to be removed.
+type deletedFile struct {
+	path string
+	at   int64 // ms
+}
+
+// dropSegment takes a segment's files out of the log: they are renamed and removed later. Readers that have the segment
+// keep it.
+func (l *Log) dropSegment(seg *segment) error {
+	due := l.now().UnixMilli() + l.cfg.Load().FileDeleteDelayMs
+	path := l.dir + "/" + fileName(seg.base, suffixLog)
+	// The segment itself goes last: without it, a start drops the others.
+	paths := []string{seg.offsets.path, seg.times.path}
+	if entries := seg.txns.entries.Load(); entries == nil || len(*entries) > 0 {
+		paths = append(paths, seg.txns.path)
+	}
+	for _, p := range paths {
+		err := l.fs.Rename(p, p+suffixDeleted)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		l.remember(p+suffixDeleted, due)
+	}
+	if err := l.dropSnapshots(func(o batch.Offset) bool { return o == seg.base && !l.isBase(o) }); err != nil {
+		return err
+	}
+	if err := seg.log.rename(path + suffixDeleted); err != nil {
+		return err
+	}
+	l.remember(path+suffixDeleted, due)
+	l.dirDirty.Store(true)
+	return nil
+}
+
+func (l *Log) remember(path string, at int64) {
+	l.deletedMu.Lock()
+	l.deleted = append(l.deleted, deletedFile{path: path, at: at})
+	l.deletedMu.Unlock()
+}
+
+// RemoveDeleted removes the files of removed segments whose time has come. It may be called concurrently.
+func (l *Log) RemoveDeleted(now time.Time) error {
+	l.deletedMu.Lock()
+	var due []deletedFile
+	kept := l.deleted[:0]
+	for _, d := range l.deleted {
+		if d.at <= now.UnixMilli() {
+			due = append(due, d)
+		} else {
+			kept = append(kept, d)
+		}
+	}
+	l.deleted = kept
+	l.deletedMu.Unlock()
+	for _, d := range due {
+		if err := l.fs.Remove(d.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return l.fail("removing a deleted segment", err)
+		}
+	}
+	return nil
+}

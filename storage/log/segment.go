@@ -1,0 +1,209 @@
+package log
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"sync/atomic"
+
+	"millrace/storage/batch"
+	"millrace/storage/disk"
+)
+
+// errRetired says that a truncation overtook the reader: the segment's file may hold other bytes now. The reader looks
+// at the newest view.
+var errRetired = errors.New("segment was replaced")
+
+// maxSegment is the largest position an index can hold.
+const maxSegment = 1<<31 - 1
+
+// segment is one segment file and its indexes. Its bytes only grow, and only while it is the active one; a truncation
+// makes a new segment.
+type segment struct {
+	base batch.Offset
+	log  *handle
+
+	offsets *index[offsetEntry]
+	times   *index[timeEntry]
+	txns    *txnIndex
+
+	// given is how far readers may have been given the file's bytes; none are given behind allowed. A truncation lowers
+	// allowed and then looks at given, a reader raises given and then looks at allowed: one of them sees the other.
+	given, allowed atomic.Int64
+
+	// recent is the newest batches, while the segment is active.
+	recent atomic.Pointer[recent]
+
+	// size is the file's length once the segment is not active any more. While it is, each View says how much of it
+	// is there.
+	size int64
+	// largest is the largest timestamp once the segment is not active any more; -1: the time index knows.
+	largest atomic.Int64
+}
+
+// recentSize is how many batches one piece of the list holds.
+const recentSize = 64
+
+// recent is the newest batches of the active segment: readers near the end, which is most of them, find their place
+// without reading the disk. The first n never change.
+type recent struct {
+	prev atomic.Pointer[recent]
+	n    atomic.Int32
+	b    [recentSize]recentBatch
+}
+
+type recentBatch struct {
+	base     batch.Offset
+	delta    int32
+	position int32
+}
+
+func newSegment(fs disk.FS, files *Files, dir string, base batch.Offset, hasTxns bool) *segment {
+	s := &segment{
+		base:    base,
+		log:     newHandle(fs, files, dir+"/"+fileName(base, suffixLog)),
+		offsets: newOffsetIndex(fs, dir+"/"+fileName(base, suffixIndex)),
+		times:   newTimeIndex(fs, dir+"/"+fileName(base, suffixTimeIndex)),
+		txns:    newTxnIndex(fs, dir+"/"+fileName(base, suffixTxnIndex), base, hasTxns),
+	}
+	s.largest.Store(batch.NoTimestamp)
+	s.allowed.Store(math.MaxInt64)
+	return s
+}
+
+// give notes that a reader gets the file's bytes up to end. false: a truncation overtook it and it may not.
+func (s *segment) give(end int64) bool {
+	for {
+		g := s.given.Load()
+		if g >= end || s.given.CompareAndSwap(g, end) {
+			break
+		}
+	}
+	return end <= s.allowed.Load()
+}
+
+// endAt ends the giving out of bytes behind pos, and says whether some were given before.
+func (s *segment) endAt(pos int64) bool {
+	s.allowed.Store(pos)
+	return s.given.Load() > pos
+}
+
+// note adds a batch to the recent ones; writer only.
+func (s *segment) note(base batch.Offset, delta int32, position int64) {
+	r := s.recent.Load()
+	if r == nil || r.n.Load() == recentSize {
+		next := &recent{}
+		if r != nil {
+			r.prev.Store(nil)
+			next.prev.Store(r)
+		}
+		s.recent.Store(next)
+		r = next
+	}
+	n := r.n.Load()
+	r.b[n] = recentBatch{base: base, delta: delta, position: int32(position)}
+	r.n.Store(n + 1)
+}
+
+// found is a batch in a segment.
+type found struct {
+	pos  int64
+	size int
+	base batch.Offset
+	last batch.Offset
+}
+
+// findRecent looks for the first batch that ends at or behind o among the recent ones; size is how much of the segment
+// the reader's view holds.
+func (s *segment) findRecent(o batch.Offset, size int64) (found, bool) {
+	end := size       // where the batch looked at ends
+	var after found   // the batch behind it
+	hasAfter := false // there is one
+	for r := s.recent.Load(); r != nil; r = r.prev.Load() {
+		for i := int(r.n.Load()) - 1; i >= 0; i-- {
+			b := r.b[i]
+			pos := int64(b.position)
+			if pos >= size {
+				continue // appended after the view
+			}
+			at := found{pos: pos, size: int(end - pos), base: b.base, last: b.base + batch.Offset(b.delta)}
+			if o > at.last {
+				return after, hasAfter // o lies in a gap before it, or behind the view
+			}
+			if o >= at.base {
+				return at, true
+			}
+			after, hasAfter, end = at, true, pos
+		}
+	}
+	return found{}, false
+}
+
+// find looks for the first batch that ends at or behind o; size is how much of the segment the reader's view holds. ok
+// is false if there is none.
+func (s *segment) find(o batch.Offset, size int64) (at found, ok bool, err error) {
+	if at, ok := s.findRecent(o, size); ok {
+		return at, true, nil
+	}
+	start := int64(0)
+	e, ok, err := s.offsets.floor(func(e offsetEntry) bool { return s.base+batch.Offset(e.relative) <= o })
+	if err == nil && ok && int64(e.position) < size && e.position >= 0 {
+		start = int64(e.position)
+	}
+	at, ok, err = s.scanTo(start, o, size)
+	var corrupt *CorruptError
+	if start > 0 && errors.As(err, &corrupt) {
+		// The index may be what is wrong: the segment itself says.
+		return s.scanTo(0, o, size)
+	}
+	return at, ok, err
+}
+
+func (s *segment) scanTo(start int64, o batch.Offset, size int64) (found, bool, error) {
+	f, err := s.log.acquire()
+	if err != nil {
+		return found{}, false, err
+	}
+	defer s.log.release()
+	buf := smallBuffers.Get().(*[]byte)
+	defer smallBuffers.Put(buf)
+	sc := scanner{f: f, pos: start, limit: size, buf: *buf}
+	for {
+		h, err := sc.header()
+		if err == io.EOF {
+			return found{}, false, nil
+		}
+		if err != nil {
+			return found{}, false, fmt.Errorf("segment %d: %w", s.base, err)
+		}
+		if h.LastOffset() >= o {
+			return found{pos: sc.pos, size: h.Size(), base: h.BaseOffset, last: h.LastOffset()}, true, nil
+		}
+		sc.step(h)
+	}
+}
+
+// maxTimestamp is the largest timestamp of a segment that is not active, as its time index says; -1 if no record has
+// one.
+func (s *segment) maxTimestamp() (int64, error) {
+	if t := s.largest.Load(); t >= 0 {
+		return t, nil
+	}
+	e, ok, err := s.times.last()
+	if err != nil || !ok {
+		return batch.NoTimestamp, err
+	}
+	s.largest.Store(e.timestamp)
+	return e.timestamp, nil
+}
+
+func (h *handle) stat() (disk.Info, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	info, err := h.fs.Stat(h.path)
+	if err != nil {
+		return disk.Info{}, fmt.Errorf("stat segment: %w", err)
+	}
+	return info, nil
+}

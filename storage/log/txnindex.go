@@ -1,0 +1,159 @@
+package log
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"sync/atomic"
+
+	"millrace/storage/batch"
+	"millrace/storage/disk"
+	"millrace/storage/producer"
+)
+
+const (
+	txnEntrySize    = 34
+	txnEntryVersion = 0
+)
+
+// abortedTxn is one entry of a .txnindex file.
+type abortedTxn struct {
+	producerID batch.ProducerID
+	first      batch.Offset
+	last       batch.Offset // of the ABORT marker
+	lastStable batch.Offset // when the marker was written
+}
+
+func appendTxnEntry(b []byte, e abortedTxn) []byte {
+	b = binary.BigEndian.AppendUint16(b, txnEntryVersion)
+	b = binary.BigEndian.AppendUint64(b, uint64(e.producerID))
+	b = binary.BigEndian.AppendUint64(b, uint64(e.first))
+	b = binary.BigEndian.AppendUint64(b, uint64(e.last))
+	return binary.BigEndian.AppendUint64(b, uint64(e.lastStable))
+}
+
+// decodeTxnIndex reads the bytes of a .txnindex file of the segment that begins at base.
+func decodeTxnIndex(b []byte, base batch.Offset) ([]abortedTxn, error) {
+	if len(b)%txnEntrySize != 0 {
+		return nil, fmt.Errorf("transaction index: %d bytes are no multiple of %d", len(b), txnEntrySize)
+	}
+	entries := make([]abortedTxn, 0, len(b)/txnEntrySize)
+	last := base - 1
+	for ; len(b) > 0; b = b[txnEntrySize:] {
+		if v := int16(binary.BigEndian.Uint16(b)); v != txnEntryVersion {
+			return nil, fmt.Errorf("transaction index: entry %d has version %d", len(entries), v)
+		}
+		e := abortedTxn{
+			producerID: batch.ProducerID(binary.BigEndian.Uint64(b[2:])),
+			first:      batch.Offset(binary.BigEndian.Uint64(b[10:])),
+			last:       batch.Offset(binary.BigEndian.Uint64(b[18:])),
+			lastStable: batch.Offset(binary.BigEndian.Uint64(b[26:])),
+		}
+		if e.last <= last || e.first < 0 || e.first > e.last {
+			return nil, fmt.Errorf("transaction index: entry %d (%d to %d) is out of order", len(entries), e.first, e.last)
+		}
+		last = e.last
+		entries = append(entries, e)
+	}
+	return entries, nil
+}
+
+// txnIndex is the aborted transactions whose marker lies in one segment. Most segments have none, and then no file.
+type txnIndex struct {
+	fs   disk.FS
+	path string
+	base batch.Offset
+	// entries is nil until somebody asks, and where there is no file an empty list from the start. A list that was
+	// published is only ever appended to.
+	entries atomic.Pointer[[]abortedTxn]
+}
+
+var noAborted []abortedTxn
+
+func newTxnIndex(fsys disk.FS, path string, base batch.Offset, exists bool) *txnIndex {
+	x := &txnIndex{fs: fsys, path: path, base: base}
+	if !exists {
+		x.entries.Store(&noAborted)
+	}
+	return x
+}
+
+func (x *txnIndex) list() ([]abortedTxn, error) {
+	if p := x.entries.Load(); p != nil {
+		return *p, nil
+	}
+	b, err := disk.ReadFile(x.fs, x.path, math.MaxInt32)
+	if errors.Is(err, fs.ErrNotExist) {
+		b, err = nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read transaction index: %w", err)
+	}
+	entries, err := decodeTxnIndex(b, x.base)
+	if err != nil {
+		return nil, err
+	}
+	x.entries.CompareAndSwap(nil, &entries)
+	return entries, nil
+}
+
+// add stores an aborted transaction, in the file first.
+func (x *txnIndex) add(c producer.Completed) error {
+	entries, err := x.list()
+	if err != nil {
+		return err
+	}
+	e := abortedTxn{producerID: c.ProducerID, first: c.FirstOffset, last: c.LastOffset, lastStable: c.LastStable}
+	f, err := x.fs.Open(x.path, disk.Write|disk.Create)
+	if err != nil {
+		return fmt.Errorf("open transaction index: %w", err)
+	}
+	defer f.Close()
+	if _, err := f.WriteAt(appendTxnEntry(nil, e), int64(len(entries))*txnEntrySize); err != nil {
+		return fmt.Errorf("write transaction index: %w", err)
+	}
+	grown := append(entries, e)
+	x.entries.Store(&grown)
+	return nil
+}
+
+// truncate drops the transactions whose marker lies at or behind an offset.
+func (x *txnIndex) truncate(to batch.Offset) error {
+	entries, err := x.list()
+	if err != nil {
+		return err
+	}
+	n := len(entries)
+	for n > 0 && entries[n-1].last >= to {
+		n--
+	}
+	if n == len(entries) {
+		return nil
+	}
+	f, err := x.fs.Open(x.path, disk.Write)
+	if err != nil {
+		return fmt.Errorf("open transaction index: %w", err)
+	}
+	defer f.Close()
+	if err := f.Truncate(int64(n) * txnEntrySize); err != nil {
+		return fmt.Errorf("cut transaction index: %w", err)
+	}
+	kept := entries[:n:n]
+	x.entries.Store(&kept)
+	return nil
+}
+
+// reset drops everything, before the segment is read again.
+func (x *txnIndex) reset() error {
+	if p := x.entries.Load(); p != nil && len(*p) == 0 {
+		return nil
+	}
+	f, err := x.fs.Open(x.path, disk.Write|disk.Create|disk.Truncated)
+	if err != nil {
+		return fmt.Errorf("cut transaction index: %w", err)
+	}
+	x.entries.Store(&noAborted)
+	return f.Close()
+}
