@@ -1,6 +1,7 @@
 package image
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 
@@ -147,4 +148,9 @@ func (p *Partition) record(topic [16]byte) *records.PartitionRecord {
 func FromSnapshot(offset int64, e *Entry) *Image {
 	next, _ := New().ApplyEntry(offset, e)
 	return next
+}
+
+// Equal says whether two images are of the same offset and hold the same.
+func Equal(a, b *Image) bool {
+	return a.offset == b.offset && bytes.Equal(a.Snapshot().Append(nil), b.Snapshot().Append(nil))
 }
