@@ -342,3 +342,24 @@ func (e *Error) finish(total int) *Error {
 	e.Message = fmt.Sprintf("One or more records have been rejected due to %d record errors in total, and only showing the first three errors at most: [%s]", total, first.String())
 	return e
 }
+
+// DefaultLevel stands for each codec's default level.
+const DefaultLevel = codec.DefaultLevel
+
+// Compression is what the topic config compression.type asks for: the kind to store batches with, or false for
+// "producer", which keeps what comes. A name that the config would refuse is taken for "producer".
+func Compression(name string) (codec.Kind, bool) {
+	switch name {
+	case "uncompressed":
+		return codec.None, true
+	case "gzip":
+		return codec.Gzip, true
+	case "snappy":
+		return codec.Snappy, true
+	case "lz4":
+		return codec.LZ4, true
+	case "zstd":
+		return codec.Zstd, true
+	}
+	return codec.None, false
+}

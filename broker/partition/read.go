@@ -1,0 +1,264 @@
+package partition
+
+import (
+	"fmt"
+
+	"millrace/storage/batch"
+	"millrace/storage/log"
+)
+
+// Isolation says how far a reader sees.
+type Isolation int8
+
+// The isolations.
+const (
+	ReadUncommitted Isolation = iota // to the high watermark
+	ReadCommitted                    // to the last stable offset
+	ReadAll                          // to the log end: replicas, and coordinators that load
+)
+
+// ReadRequest is one partition of a fetch.
+type ReadRequest struct {
+	Offset    batch.Offset
+	MaxBytes  int
+	MinOne    bool // the first batch comes whole, however large
+	Isolation Isolation
+	// CurrentLeaderEpoch is the leader epoch the reader knows; AnyEpoch is not checked.
+	CurrentLeaderEpoch batch.LeaderEpoch
+	// LastFetchedEpoch is the epoch of the record before Offset in the reader's log; AnyEpoch is not checked (KIP-595).
+	LastFetchedEpoch batch.LeaderEpoch
+	// Replica is the follower's broker id; negative for a consumer. A follower reads to the log end, at the leader only.
+	Replica int32
+	// LeaderOnly refuses to serve a consumer from a follower: Fetch below version 11 (KIP-392).
+	LeaderOnly bool
+}
+
+// ReadResult is what a fetch of one partition gives. Records must be released.
+type ReadResult struct {
+	Records       log.Section
+	HighWatermark batch.Offset
+	LastStable    batch.Offset
+	LogStart      batch.Offset
+	LogEnd        batch.Offset // when Records were read: what FollowerFetched wants to know
+	// Aborted are the aborted transactions among Records; for ReadCommitted only.
+	Aborted []log.AbortedTxn
+	// Diverging is set where the reader's log differs from this one: it has to be truncated to here. There are no
+	// records then.
+	Diverging *EpochEnd
+}
+
+// EpochEnd is where a leader epoch ended.
+type EpochEnd struct {
+	Epoch     batch.LeaderEpoch
+	EndOffset batch.Offset
+}
+
+// Read reads for a consumer or a follower. It takes no lock.
+func (p *Partition) Read(q ReadRequest) (ReadResult, error) {
+	r := p.role.Load()
+	if err := r.serve(q); err != nil {
+		return ReadResult{}, err
+	}
+	v := p.log.View()
+	out := ReadResult{HighWatermark: v.HighWatermark(), LastStable: v.LastStable(), LogStart: v.LogStart(), LogEnd: v.LogEnd()}
+	if q.LastFetchedEpoch != AnyEpoch {
+		e, end := v.EndOffsetForEpoch(q.LastFetchedEpoch)
+		if e == batch.NoLeaderEpoch || end == batch.NoOffset || q.Offset < v.LogStart() {
+			return ReadResult{}, ErrOffsetOutOfRange
+		}
+		if e < q.LastFetchedEpoch || end < q.Offset {
+			out.Diverging = &EpochEnd{Epoch: e, EndOffset: end}
+			return out, nil
+		}
+	}
+	if q.Offset < v.LogStart() || q.Offset > v.LogEnd() {
+		return ReadResult{}, ErrOffsetOutOfRange
+	}
+	upper := q.upper(v)
+	if q.Offset >= upper {
+		return out, nil
+	}
+	s, err := v.Read(q.Offset, upper, q.MaxBytes, q.MinOne)
+	if err != nil {
+		return ReadResult{}, fmt.Errorf("read %v at %d: %w", p, q.Offset, err)
+	}
+	out.Records = s
+	if q.Isolation == ReadCommitted && q.Replica < 0 && s.Len() > 0 {
+		if out.Aborted, err = v.Aborted(q.Offset, upper); err != nil {
+			s.Release()
+			return ReadResult{}, fmt.Errorf("find aborted transactions of %v: %w", p, err)
+		}
+	}
+	return out, nil
+}
+
+// serve checks that the reader may be served here.
+func (r *role) serve(q ReadRequest) error {
+	if err := r.current(q.CurrentLeaderEpoch); err != nil {
+		return err
+	}
+	if q.Replica < 0 && !q.LeaderOnly {
+		return nil
+	}
+	if !r.leader {
+		return ErrNotLeader
+	}
+	if q.Replica >= 0 {
+		for i := range r.replicas {
+			if r.replicas[i].ID == q.Replica {
+				return nil
+			}
+		}
+		return ErrNotReplica
+	}
+	return nil
+}
+
+// upper is the end of what the reader may see.
+func (q *ReadRequest) upper(v *log.View) batch.Offset {
+	switch {
+	case q.Replica >= 0 || q.Isolation == ReadAll:
+		return v.LogEnd()
+	case q.Isolation == ReadCommitted:
+		return v.LastStable()
+	}
+	return v.HighWatermark()
+}
+
+// Available estimates, without a lock or a read, how many bytes Read would find, at most MaxBytes. An error is one that
+// Read would give too.
+func (p *Partition) Available(q ReadRequest) (int64, error) {
+	if err := p.role.Load().serve(q); err != nil {
+		return 0, err
+	}
+	v := p.log.View()
+	if q.Offset < v.LogStart() || q.Offset > v.LogEnd() {
+		return 0, ErrOffsetOutOfRange
+	}
+	upper := q.upper(v)
+	if q.Offset >= upper {
+		return 0, nil
+	}
+	return min(v.Size(q.Offset, upper), int64(q.MaxBytes)), nil
+}
+
+// Interest is what a reader that found too little should watch for.
+func (q *ReadRequest) Interest() Interest {
+	if q.Replica >= 0 || q.Isolation == ReadAll {
+		return OnLogEnd
+	}
+	return OnHighWatermark
+}
+
+// The times that ListOffset takes beside those at or above 0.
+const (
+	Latest          int64 = -1
+	Earliest        int64 = -2
+	MaxTimestamp    int64 = -3
+	EarliestLocal   int64 = -4
+	LastTiered      int64 = -5
+	EarliestPending int64 = -6 // upload to tiered storage
+)
+
+// ListRequest is one partition of a ListOffsets request.
+type ListRequest struct {
+	Timestamp          int64
+	Isolation          Isolation // ReadAll for a replica
+	CurrentLeaderEpoch batch.LeaderEpoch
+	// AnyReplica lets a follower answer: replica id -2, for debugging.
+	AnyReplica bool
+}
+
+// ListOffset finds the offset that belongs to a time. Where there is none, offset and timestamp are -1.
+func (p *Partition) ListOffset(q ListRequest) (log.FoundOffset, error) {
+	none := log.FoundOffset{Offset: batch.NoOffset, Timestamp: batch.NoTimestamp, LeaderEpoch: batch.NoLeaderEpoch}
+	r := p.role.Load()
+	if err := r.current(q.CurrentLeaderEpoch); err != nil {
+		return none, err
+	}
+	if !r.leader && !q.AnyReplica {
+		return none, ErrNotLeader
+	}
+	v := p.log.View()
+	upper := (&ReadRequest{Replica: -1, Isolation: q.Isolation}).upper(v)
+	var lagging error
+	if r.leader && q.Isolation != ReadAll && r.epochStart > v.HighWatermark() {
+		lagging = ErrOffsetNotAvailable
+	}
+	var found log.FoundOffset
+	var ok bool
+	var err error
+	switch q.Timestamp {
+	case Latest:
+		if lagging != nil {
+			return none, lagging
+		}
+		return log.FoundOffset{Offset: upper, Timestamp: batch.NoTimestamp, LeaderEpoch: r.epoch}, nil
+	case Earliest, EarliestLocal:
+		e := v.EpochAt(v.LogStart())
+		if v.LogStart() == v.LogEnd() {
+			e = r.epoch
+		}
+		return log.FoundOffset{Offset: v.LogStart(), Timestamp: batch.NoTimestamp, LeaderEpoch: e}, nil
+	case LastTiered, EarliestPending:
+		return none, nil // nothing is tiered here
+	case MaxTimestamp:
+		found, ok, err = p.log.OffsetOfMaxTimestamp()
+	default:
+		if q.Timestamp < 0 {
+			return none, fmt.Errorf("list offsets of %v: timestamp %d", p, q.Timestamp)
+		}
+		found, ok, err = p.log.OffsetForTime(q.Timestamp, v.LogEnd())
+	}
+	switch {
+	case err != nil:
+		return none, fmt.Errorf("list offsets of %v: %w", p, err)
+	case ok && found.Offset < upper:
+		return found, nil
+	case ok && lagging != nil:
+		return none, lagging
+	}
+	return none, nil
+}
+
+// EndOffsetForEpoch is the largest epoch at or below the asked one and where it ended; -1 and -1 where there is none. Only
+// a leader answers.
+func (p *Partition) EndOffsetForEpoch(current, asked batch.LeaderEpoch) (EpochEnd, error) {
+	if err := p.role.Load().lead(current); err != nil {
+		return EpochEnd{Epoch: batch.NoLeaderEpoch, EndOffset: batch.NoOffset}, err
+	}
+	e, end := p.log.View().EndOffsetForEpoch(asked)
+	return EpochEnd{Epoch: e, EndOffset: end}, nil
+}
+
+// DeleteRecords moves the log start to an offset, -1 for the high watermark, and says what the log start is then. An
+// offset at or below it changes nothing.
+func (p *Partition) DeleteRecords(o batch.Offset) (batch.Offset, error) {
+	p.mu.Lock()
+	defer p.unlockAndTell()
+	if err := p.role.Load().lead(AnyEpoch); err != nil {
+		return batch.NoOffset, err
+	}
+	v := p.log.View()
+	if o == -1 {
+		o = v.HighWatermark()
+	}
+	if o < 0 || o > v.HighWatermark() {
+		return batch.NoOffset, ErrOffsetOutOfRange
+	}
+	if err := p.log.SetLogStart(o); err != nil {
+		return batch.NoOffset, fmt.Errorf("delete records of %v below %d: %w", p, o, err)
+	}
+	p.startMoved()
+	return p.log.View().LogStart(), nil
+}
+
+// LowWatermark is the lowest log start of the live replicas; DeleteRecords is done when it has reached the asked offset.
+func (p *Partition) LowWatermark() (batch.Offset, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.role.Load().lead(AnyEpoch); err != nil {
+		return batch.NoOffset, err
+	}
+	return p.leader.LowWatermark(), nil
+}

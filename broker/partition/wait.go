@@ -1,0 +1,268 @@
+package partition
+
+import (
+	"slices"
+	"sync"
+
+	"millrace/storage/batch"
+)
+
+// Acks is what the appends of one request wait for, over any number of partitions. Register each append with Await, call
+// Seal, then wait for Done or call Cancel.
+type Acks struct {
+	mu     sync.Mutex // inside Partition.mu
+	done   chan struct{}
+	left   int // appends not decided, and one until Seal
+	slots  []ack
+	called bool // Cancel was
+}
+
+type ack struct {
+	p       *Partition
+	pending bool
+	err     error
+}
+
+// NewAcks makes room for n appends, numbered from 0.
+func NewAcks(n int) *Acks {
+	return &Acks{done: make(chan struct{}), left: 1, slots: make([]ack, n)}
+}
+
+// Done is closed once every append is decided.
+func (a *Acks) Done() <-chan struct{} { return a.done }
+
+// Seal says that no append will be registered any more.
+func (a *Acks) Seal() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.one()
+}
+
+func (a *Acks) one() {
+	if a.left--; a.left == 0 {
+		close(a.done)
+	}
+}
+
+// Err is how append i ended: nil where it is as safe as was asked, or where it did not wait.
+func (a *Acks) Err(i int) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.slots[i].err
+}
+
+// Cancel decides what is not decided: time is up. It may be called at any time.
+func (a *Acks) Cancel() {
+	a.mu.Lock()
+	if a.called {
+		a.mu.Unlock()
+		return
+	}
+	a.called = true
+	var waiting []*Partition
+	for i := range a.slots {
+		if a.slots[i].pending {
+			waiting = append(waiting, a.slots[i].p)
+		}
+	}
+	a.mu.Unlock()
+	for _, p := range waiting {
+		p.forget(a)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i := range a.slots {
+		if a.slots[i].pending {
+			a.slots[i].pending, a.slots[i].err = false, ErrTimedOut
+			a.one()
+		}
+	}
+}
+
+func (a *Acks) register(i int, p *Partition) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.slots[i] = ack{p: p, pending: true}
+	a.left++
+}
+
+func (a *Acks) decide(i int, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if s := &a.slots[i]; s.pending {
+		s.pending, s.err = false, err
+		a.one()
+	}
+}
+
+// wait is one append that waits at a partition.
+type wait struct {
+	last batch.Offset
+	acks *Acks
+	i    int
+}
+
+// waits are waits in order of offset. Appends come in order, so that adding is nearly always at the end; a duplicate of
+// an earlier batch waits for the original's offset.
+type waits struct{ list []wait }
+
+func (w *waits) any() bool { return len(w.list) > 0 }
+
+func (w *waits) add(x wait) {
+	i := len(w.list)
+	for i > 0 && w.list[i-1].last > x.last {
+		i--
+	}
+	w.list = slices.Insert(w.list, i, x)
+}
+
+// reach decides the waits for offsets below end.
+func (w *waits) reach(end batch.Offset) { w.reachWith(end, nil) }
+
+func (w *waits) reachWith(end batch.Offset, err error) {
+	n := 0
+	for n < len(w.list) && w.list[n].last < end {
+		w.list[n].acks.decide(w.list[n].i, err)
+		n++
+	}
+	if n > 0 {
+		w.list = slices.Delete(w.list, 0, n)
+	}
+}
+
+func (w *waits) fail(err error) {
+	for _, x := range w.list {
+		x.acks.decide(x.i, err)
+	}
+	w.list = nil
+}
+
+func (w *waits) forget(a *Acks) {
+	w.list = slices.DeleteFunc(w.list, func(x wait) bool { return x.acks == a })
+}
+
+// Await registers append i of a, which ends at last and was made in the given epoch, to wait for what its acks ask: -1
+// for the high watermark to pass it, 1 for the flush that is due. done says that there is nothing to wait for, and err
+// how it ended then; Err(i) says the same.
+func (p *Partition) Await(a *Acks, i int, ap Appended, acks int16) (done bool, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	done, err = p.safe(ap, acks)
+	if done {
+		if err != nil {
+			a.mu.Lock()
+			a.slots[i].err = err
+			a.mu.Unlock()
+		}
+		return true, err
+	}
+	a.register(i, p)
+	if acks == -1 {
+		p.committed.add(wait{last: ap.Last, acks: a, i: i})
+	} else {
+		p.written.add(wait{last: ap.Last, acks: a, i: i})
+	}
+	return false, nil
+}
+
+// safe says, under the lock, whether there is nothing to wait for.
+func (p *Partition) safe(ap Appended, acks int16) (bool, error) {
+	if acks == 0 {
+		return true, nil
+	}
+	r := p.role.Load()
+	if r.gone {
+		return true, ErrGone
+	}
+	if !r.leader {
+		return true, ErrNotLeader
+	}
+	if err := p.log.Offline(); err != nil {
+		return true, err
+	}
+	if acks != -1 {
+		return p.counted > ap.Last, nil
+	}
+	if p.log.View().HighWatermark() <= ap.Last {
+		return false, nil
+	}
+	if !p.leader.EnoughAfter() {
+		return true, ErrNotEnoughReplicasAfterAppend
+	}
+	return true, nil
+}
+
+func (p *Partition) forget(a *Acks) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.committed.forget(a)
+	p.written.forget(a)
+}
+
+// Interest is what a Waiter wants to be woken by; a change of leadership wakes every waiter.
+type Interest int8
+
+// The interests, which may be combined.
+const (
+	OnLogEnd        Interest = 1 << iota // a follower's fetch
+	OnHighWatermark                      // a consumer's fetch
+	OnLowWatermark                       // DeleteRecords
+)
+
+// Waiter is somebody who waits for any of several partitions. Watch them all, look again, then wait on C; at the end
+// Unwatch them all.
+type Waiter struct{ c chan struct{} }
+
+// NewWaiter makes a waiter.
+func NewWaiter() *Waiter { return &Waiter{c: make(chan struct{}, 1)} }
+
+// C receives after something happened; several happenings may come as one.
+func (w *Waiter) C() <-chan struct{} { return w.c }
+
+// Wake wakes the waiter.
+func (w *Waiter) Wake() {
+	select {
+	case w.c <- struct{}{}:
+	default:
+	}
+}
+
+type watcher struct {
+	w  *Waiter
+	on Interest
+}
+
+// Watch registers a waiter. One that comes when the partition is gone is woken at once.
+func (p *Partition) Watch(w *Waiter, on Interest) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.role.Load().gone {
+		w.Wake()
+		return
+	}
+	p.watchers = append(p.watchers, watcher{w: w, on: on})
+}
+
+// Unwatch takes a waiter off.
+func (p *Partition) Unwatch(w *Waiter) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range p.watchers {
+		if p.watchers[i].w == w {
+			last := len(p.watchers) - 1
+			p.watchers[i], p.watchers[last] = p.watchers[last], watcher{}
+			p.watchers = p.watchers[:last]
+			return
+		}
+	}
+}
+
+func (p *Partition) wake(on Interest) {
+	for _, w := range p.watchers {
+		if w.on&on != 0 {
+			w.w.Wake()
+		}
+	}
+}
+
+func (p *Partition) wakeAll() { p.wake(^Interest(0)) }
