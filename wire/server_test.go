@@ -1,0 +1,519 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+func echo() fake {
+	return fake{handle: func(_ context.Context, r *Request) Reply { return answer("ok " + string(r.Body)) }}
+}
+
+func TestRequestAndConn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var seen *Request
+		w := newWorld(t, ServerOptions{Handler: fake{handle: func(ctx context.Context, r *Request) Reply {
+			seen = r
+			return Reply{}
+		}}})
+		defer w.close()
+		p := w.dialTo("10.1.2.3", "broker:9093")
+		defer p.nc.Close()
+		p.other(42, "body")
+		p.expect(42, "")
+		c := seen.Conn
+		if seen.Key != 3 || seen.Version != 1 || seen.CorrelationID != 42 || *seen.ClientID != "c" || string(seen.Body) != "body" || seen.HeaderVersion != 1 {
+			t.Errorf("request %+v", seen)
+		}
+		if c.Listener != "INTERNAL" || c.Principal != "User:ANONYMOUS" || c.Remote.Addr() != netip.MustParseAddr("10.1.2.3") || c.Local.Port() != 9093 || c.ID == 0 {
+			t.Errorf("connection %+v", c)
+		}
+		if c.Context().Err() != nil {
+			t.Error("the context of an open connection is done")
+		}
+		if !seen.Received.Equal(time.Now()) {
+			t.Errorf("received %v, now %v", seen.Received, time.Now())
+		}
+		p.nc.Close()
+		synctest.Wait()
+		if context.Cause(c.Context()) != ErrClosed {
+			t.Errorf("the context of a closed connection says %v", context.Cause(c.Context()))
+		}
+		seen.Waiting() // late, and harmless
+		(&Request{Conn: &Conn{}}).Waiting()
+		if (&Conn{}).Context().Err() != nil {
+			t.Error("a Conn made by hand has no context")
+		}
+	})
+}
+
+func TestResponseHeaders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, ServerOptions{Handler: echo()})
+		defer w.close()
+		p := w.dial()
+		defer p.nc.Close()
+		p.send(frame(3, 8, 1, "m"))
+		p.expect(1, "ok m")
+		p.send(frame(3, 9, 2, "m"))
+		p.expect(2, "\x00ok m")
+		p.send(frame(keyApiVersions, 3, 3, "v"))
+		p.expect(3, "ok v")
+		// Of a version that nobody knows the handler sees no body (KIP-511).
+		p.send(frame(keyApiVersions, 99, 4, "v"))
+		p.expect(4, "ok ")
+		p.send(frame(keyApiVersions, -1, 5, "v"))
+		p.expect(5, "ok ")
+	})
+}
+
+func TestServesDecidesByListener(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := echo()
+		h.serves = func(listener string, key, version int16) bool { return listener == "INTERNAL" && key == 1000 }
+		w := newWorld(t, ServerOptions{Handler: h})
+		defer w.close()
+		p := w.dialTo("other", "broker:9093")
+		defer p.nc.Close()
+		p.send(frame(1000, 0, 1, "raft"))
+		p.expect(1, "ok raft")
+		q := w.dial()
+		q.send(frame(1000, 0, 1, "raft"))
+		q.ended()
+	})
+}
+
+func TestLogLines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		logger, logs := observed()
+		w := newWorld(t, ServerOptions{Handler: echo(), Logger: logger})
+		defer w.close()
+		p := w.dial()
+		p.send([]byte("GET / HTTP/1.1\r\nHost: x\r\n\r\n"))
+		p.ended()
+		synctest.Wait()
+		if logs.Len() != 1 || !strings.Contains(fmt.Sprint(logs.All()[0].ContextMap()), "looks like an HTTP request") {
+			t.Fatalf("logged %v", logs.All())
+		}
+		logs.TakeAll()
+		for range 100 {
+			p := w.dial()
+			p.send([]byte{0xff, 0xff, 0xff, 0xff})
+			p.ended()
+		}
+		synctest.Wait()
+		if n := logs.Len(); n == 0 || n > 2*linesPerSecond {
+			t.Errorf("100 bad connections at once wrote %d lines", n)
+		}
+		logs.TakeAll()
+		time.Sleep(2 * time.Second)
+		p = w.dial()
+		p.send([]byte{0xff, 0xff, 0xff, 0xff})
+		p.ended()
+		synctest.Wait()
+		if logs.Len() != 1 || logs.All()[0].ContextMap()["lines_left_out"] == nil {
+			t.Errorf("the lines left out are not counted: %v", logs.All())
+		}
+	})
+}
+
+func TestIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const idle = 10 * time.Minute
+		w := newWorld(t, ServerOptions{Handler: fake{handle: func(_ context.Context, r *Request) Reply {
+			if string(r.Body) == "long" {
+				time.Sleep(3 * idle)
+			}
+			if string(r.Body) == "pending" {
+				l := newLater()
+				time.AfterFunc(3*idle, func() { l.become(answer("late")) })
+				return Reply{Pending: l}
+			}
+			return answer("ok")
+		}}})
+		defer w.close()
+		silent, half, long, pending, busy := w.dial(), w.dial(), w.dial(), w.dial(), w.dial()
+		half.send(frame(3, 1, 1, "body")[:10])
+		long.other(1, "long")
+		pending.produce(1, "pending")
+		start := time.Now()
+		done := make(chan struct{}, 2)
+		for _, p := range []*peer{silent, half} {
+			go func() {
+				if b, err := io.ReadAll(p.nc); err != nil || len(b) > 0 {
+					t.Errorf("an idle connection ended with %q, %v", b, err)
+				}
+				if d := time.Since(start); d < idle || d > idle+idle/8 {
+					t.Errorf("an idle connection was closed after %v", d)
+				}
+				p.nc.Close()
+				done <- struct{}{}
+			}()
+		}
+		for range 6 {
+			time.Sleep(idle / 2)
+			busy.other(1, "x")
+			busy.expect(1, "ok")
+		}
+		<-done
+		<-done
+		long.expect(1, "ok")
+		pending.expect(1, "late")
+		if n := w.server.Stats().Connections["PLAINTEXT"]; n != 3 {
+			t.Errorf("%d connections are left, want 3", n)
+		}
+		for _, p := range []*peer{long, pending, busy} {
+			p.nc.Close()
+		}
+	})
+}
+
+// A reader that never reads holds no budget, is idle in the end, and does not
+// hold up a shutdown.
+func TestReaderThatNeverReads(t *testing.T) {
+	big := strings.Repeat("x", 4<<20)
+	for _, how := range []string{"idle", "close", "drain"} {
+		t.Run(how, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var released atomic.Int32
+				w := newWorld(t, ServerOptions{Budget: 1 << 20, Handler: fake{handle: func(_ context.Context, r *Request) Reply {
+					b := NewBody([]byte(big))
+					b.AppendSection(&hookSection{n: 1 << 20, release: func() { released.Add(1) }})
+					return Reply{Body: b}
+				}}})
+				defer w.close()
+				p := w.dial()
+				defer p.nc.Close()
+				p.other(1, "x")
+				synctest.Wait()
+				if n := w.server.Stats().BudgetInUse; n != 0 {
+					t.Errorf("a reply being written holds %d bytes of budget", n)
+				}
+				start := time.Now()
+				switch how {
+				case "idle":
+					time.Sleep(11 * time.Minute)
+				case "close":
+					w.server.Close()
+				case "drain":
+					ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+					defer cancel()
+					if err := w.server.Drain(ctx); !errors.Is(err, context.DeadlineExceeded) {
+						t.Errorf("Drain: %v", err)
+					}
+					if d := time.Since(start); d != time.Second {
+						t.Errorf("Drain took %v", d)
+					}
+				}
+				synctest.Wait()
+				if n := w.server.Stats().Connections["PLAINTEXT"]; n != 0 {
+					t.Errorf("%d connections are left", n)
+				}
+				if released.Load() != 1 {
+					t.Errorf("the section was released %d times", released.Load())
+				}
+			})
+		})
+	}
+}
+
+// A slow reader is not idle while it makes progress.
+func TestSlowReader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const size = 4 << 20
+		w := newWorld(t, ServerOptions{Handler: fake{handle: func(context.Context, *Request) Reply {
+			b := NewBody(make([]byte, size/2))
+			b.AppendSection(&memSection{b: make([]byte, size/2)})
+			return Reply{Body: b}
+		}}})
+		defer w.close()
+		p := w.dial()
+		defer p.nc.Close()
+		p.other(1, "x")
+		got, buf := 0, make([]byte, 300<<10)
+		for got < size+8 {
+			n, err := p.nc.Read(buf)
+			if err != nil {
+				t.Fatalf("after %d bytes: %v", got, err)
+			}
+			got += n
+			time.Sleep(time.Minute)
+		}
+	})
+}
+
+type hookSection struct {
+	n       int
+	release func()
+}
+
+func (s *hookSection) Len() int                                { return s.n }
+func (s *hookSection) ReadAt(p []byte, off int64) (int, error) { return len(p), nil }
+func (s *hookSection) SysFile() (*os.File, int64)              { return nil, 0 }
+func (s *hookSection) Release()                                { s.release() }
+
+func TestMaxConnectionsPerIP(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		logger, logs := observed()
+		w := newWorld(t, ServerOptions{Handler: echo(), Logger: logger, Limits: Limits{
+			MaxConnectionsPerIP: 2,
+			PerIP:               map[netip.Addr]int{netip.MustParseAddr("10.9.9.1"): 3, netip.MustParseAddr("10.9.9.2"): 0},
+		}})
+		defer w.close()
+		for from, limit := range map[string]int{"10.9.9.1": 3, "10.9.9.2": 0, "10.9.9.3": 2} {
+			var open []*peer
+			for range limit {
+				p := w.dialTo(from, "broker:9092")
+				p.other(1, "x")
+				p.expect(1, "ok x")
+				open = append(open, p)
+			}
+			w.dialTo(from, "broker:9092").ended()
+			if limit > 0 {
+				open[0].nc.Close()
+				synctest.Wait()
+				p := w.dialTo(from, "broker:9092")
+				p.other(1, "x")
+				p.expect(1, "ok x")
+				open[0] = p
+			}
+			for _, p := range open {
+				p.nc.Close()
+			}
+			synctest.Wait()
+		}
+		if n := w.server.Stats().RefusedPerIP; n != 3 || logs.Len() != 3 {
+			t.Errorf("%d were refused, %d lines logged, want 3", n, logs.Len())
+		}
+	})
+}
+
+func TestMaxConnections(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, ServerOptions{Handler: echo(), Limits: Limits{MaxConnections: 2}})
+		defer w.close()
+		a, b := w.dial(), w.dial()
+		for _, p := range []*peer{a, b} {
+			p.other(1, "x")
+			p.expect(1, "ok x")
+		}
+		c := w.dial()
+		c.other(1, "x")
+		c.silent(time.Minute)
+		// Reserved listeners are not counted.
+		d := w.dialTo("other", "broker:9093")
+		d.other(1, "x")
+		d.expect(1, "ok x")
+		c.silent(time.Minute)
+		a.nc.Close()
+		c.expect(1, "ok x")
+		e := w.dial()
+		e.other(1, "x")
+		e.silent(time.Minute)
+		w.server.SetLimits(Limits{PerListener: map[string]int{"PLAINTEXT": 3}})
+		e.expect(1, "ok x")
+		f := w.dial()
+		f.other(1, "x")
+		f.silent(time.Minute)
+		b.nc.Close()
+		f.expect(1, "ok x")
+		for _, p := range []*peer{c, d, e, f} {
+			p.nc.Close()
+		}
+	})
+}
+
+func TestCreationRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, ServerOptions{Handler: echo(), Limits: Limits{MaxCreationRate: 2}})
+		defer w.close()
+		start := time.Now()
+		var last *peer
+		for range 25 {
+			last = w.dial()
+			defer last.nc.Close()
+			last.other(1, "x")
+		}
+		last.expect(1, "ok x")
+		// Twenty at once, then two a second; the token of the accept that is
+		// waited for has been taken before.
+		if d := time.Since(start); d < 2*time.Second || d > 3*time.Second {
+			t.Errorf("25 connections at two a second took %v", d)
+		}
+	})
+}
+
+func TestServeAfterClose(t *testing.T) {
+	s := NewServer(ServerOptions{Handler: echo()})
+	s.Close()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Serve(context.Background(), "x", l); !errors.Is(err, ErrServerClosed) {
+		t.Errorf("Serve: %v", err)
+	}
+	if _, err := net.Dial("tcp", l.Addr().String()); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("the listener is still open: %v", err)
+	}
+	if err := s.Drain(context.Background()); err != nil {
+		t.Errorf("Drain: %v", err)
+	}
+}
+
+func TestServeEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, ServerOptions{Handler: echo(), Limits: Limits{PerListener: map[string]int{"X": 1}}})
+		defer w.close()
+		for _, full := range []bool{false, true} {
+			l, err := w.net.Listen("broker:7777")
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(context.Background())
+			done := make(chan error)
+			go func() { done <- w.server.Serve(ctx, "X", l) }()
+			var p *peer
+			if full {
+				p = w.dialTo("client", "broker:7777")
+				defer p.nc.Close()
+			}
+			synctest.Wait()
+			cancel()
+			if err := <-done; err != nil {
+				t.Errorf("Serve: %v", err)
+			}
+			if full {
+				p.other(1, "x")
+				p.expect(1, "ok x")
+			}
+		}
+	})
+}
+
+// Accepting goes on after a failure such as being out of descriptors.
+func TestAcceptFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		logger, logs := observed()
+		s := NewServer(ServerOptions{Handler: echo(), Logger: logger})
+		l := &failingListener{fail: 3, closed: make(chan struct{})}
+		done := make(chan error)
+		go func() { done <- s.Serve(context.Background(), "X", l) }()
+		time.Sleep(time.Second)
+		if logs.Len() != 3 || l.calls.Load() != 4 {
+			t.Errorf("%d calls, %d lines, want 4 and 3", l.calls.Load(), logs.Len())
+		}
+		s.Close()
+		if err := <-done; err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+	})
+}
+
+type failingListener struct {
+	fail   int64
+	calls  atomic.Int64
+	closed chan struct{}
+	once   atomic.Bool
+}
+
+func (l *failingListener) Accept() (net.Conn, error) {
+	if l.calls.Add(1) <= l.fail {
+		return nil, os.NewSyscallError("accept", syscall.EMFILE)
+	}
+	<-l.closed
+	return nil, net.ErrClosed
+}
+
+func (l *failingListener) Close() error {
+	if !l.once.Swap(true) {
+		close(l.closed)
+	}
+	return nil
+}
+func (l *failingListener) Addr() net.Addr { return &net.TCPAddr{} }
+
+// Bodies that are out of this world close the connection, with an error from
+// the decoder and no memory spent.
+func TestDecode(t *testing.T) {
+	str := func(n int) string { return strings.Repeat("s", n) }
+	meta := func(n int) *kmsg.MetadataRequest {
+		r := kmsg.NewPtrMetadataRequest()
+		r.Version = 9
+		name := str(n)
+		r.Topics = []kmsg.MetadataRequestTopic{{Topic: &name}}
+		return r
+	}
+	produce := func(txn, topic int) *kmsg.ProduceRequest {
+		r := kmsg.NewPtrProduceRequest()
+		r.Version = 9
+		id := str(txn)
+		r.TransactionID = &id
+		r.Topics = []kmsg.ProduceRequestTopic{{Topic: str(topic)}}
+		return r
+	}
+	acl := kmsg.NewPtrDescribeACLsRequest()
+	acl.Version = 2
+	unknown := *acl
+	acl.ResourceType, acl.ResourcePatternType, acl.Operation, acl.PermissionType = 1, 1, 1, 1
+	create := kmsg.NewPtrCreateACLsRequest()
+	create.Version = 2
+	create.Creations = []kmsg.CreateACLsRequestCreation{{}}
+	del := kmsg.NewPtrDeleteACLsRequest()
+	del.Version = 2
+	del.Filters = []kmsg.DeleteACLsRequestFilter{{}}
+	for _, c := range []struct {
+		name string
+		req  kmsg.Request
+		bad  error
+	}{
+		{"longest string", meta(32767), nil},
+		{"string too long", meta(32768), errLongString},
+		{"Produce", produce(32767, 32767), nil},
+		{"Produce with a long transactional id", produce(32768, 1), errLongString},
+		{"Produce with a long topic", produce(1, 32768), errLongString},
+		{"ACL", acl, nil},
+		{"unknown ACL", &unknown, errUnknownEnum},
+		{"unknown ACL to create", create, errUnknownEnum},
+		{"unknown ACL to delete", del, errUnknownEnum},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			body := append(c.req.AppendTo(nil), "left over"...)
+			_, err := Decode(&Request{Key: c.req.Key(), Version: c.req.GetVersion(), Body: body})
+			if !errors.Is(err, c.bad) {
+				t.Errorf("error %v, want %v", err, c.bad)
+			}
+			if _, err := Decode(&Request{Key: c.req.Key(), Version: c.req.GetVersion(), Body: c.req.AppendTo(nil)[:3]}); err == nil {
+				t.Error("three bytes were decoded")
+			}
+		})
+	}
+	if _, err := Decode(&Request{Key: 999}); err == nil {
+		t.Error("api key 999 was decoded")
+	}
+	// An array that announces two thousand million entries.
+	for _, c := range []struct {
+		key, version int16
+		body         string
+	}{
+		{3, 1, "\x7f\xff\xff\xff"}, {3, 9, "\xff\xff\xff\xff\x07"}, {0, 7, "\xff\xff\x00\x01\x00\x00\x00\x00\x7f\xff\xff\xff"},
+		{1, 11, strings.Repeat("\x7f", 40)}, {19, 5, "\xff\xff\xff\xff\x0f"},
+	} {
+		if _, err := Decode(&Request{Key: c.key, Version: c.version, Body: []byte(c.body)}); err == nil {
+			t.Errorf("key %d version %d: decoded %q", c.key, c.version, c.body)
+		}
+	}
+}
