@@ -85,11 +85,11 @@ type Machine struct {
 	// waiting is the turn whose records the driver is appending.
 	waiting *turn
 
-	timers  timers // groups by when something is due
-	checkAt time.Time
-	sweep   *sweep      // a retention check under way
-	gone    []offsetRef // offsets of deleted topics, to be removed
-	goneAt  time.Time   // not before
+	timers     timers // groups by when something is due
+	checkAt    time.Time
+	sweep      []string    // a retention check under way: the groups still to look at
+	gone       []offsetRef // offsets of deleted topics, to be removed
+	pauseUntil time.Time   // no timers before; set by a refusal
 
 	seq  uint64                          // counts replayed records: their order in the log
 	txns map[int64]map[string]*txnOffset // open transactions: producer id, group
@@ -236,7 +236,7 @@ func (m *Machine) finish(t *turn) machine.Decision {
 	} else {
 		m.waiting = t
 	}
-	t.d.Deadline = m.deadline()
+	t.d.Deadline = m.deadline(t.now)
 	return t.d
 }
 
@@ -268,20 +268,13 @@ func (m *Machine) Handle(now time.Time, ev machine.Event) machine.Decision {
 	return m.finish(t)
 }
 
-// refused forgets a turn. What its timers wanted is wanted again a little later.
+// refused forgets a turn. What timers wanted is still due and is tried again a
+// little later; until then nothing else is done by time, since it would fare no
+// better.
 func (m *Machine) refused(w *turn, now time.Time) {
-	if !w.timed {
-		return
+	if w.timed {
+		m.pauseUntil = now.Add(retryPause)
 	}
-	for _, e := range w.edits {
-		if g := m.groups[e.id]; g != nil {
-			m.schedule(g, now.Add(retryPause))
-		}
-	}
-	if m.sweep != nil {
-		m.sweep.at = now.Add(retryPause)
-	}
-	m.goneAt = now.Add(retryPause)
 }
 
 func (t *turn) request(q machine.Request) {

@@ -118,7 +118,10 @@ func (m *Machine) ReplayMarker(mk machine.Marker) {
 	groups := m.txns[mk.Producer.ID]
 	delete(m.txns, mk.Producer.ID)
 	for id, to := range groups {
-		g := m.ensure(id)
+		g := m.groups[id]
+		if g == nil {
+			continue // deleted meanwhile, and its offsets here with it
+		}
 		for topic, ps := range to.offsets {
 			for p, o := range ps {
 				g.pending--

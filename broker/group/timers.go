@@ -63,7 +63,7 @@ func (m *Machine) dueBy(g *group, at time.Time) {
 }
 
 // deadline is when the machine wants to be woken.
-func (m *Machine) deadline() time.Time {
+func (m *Machine) deadline(now time.Time) time.Time {
 	if !m.loaded {
 		return time.Time{}
 	}
@@ -76,11 +76,11 @@ func (m *Machine) deadline() time.Time {
 	if len(m.timers) > 0 {
 		at(m.timers[0].due)
 	}
-	if m.sweep != nil {
-		at(m.sweep.at)
+	if len(m.sweep) > 0 || len(m.gone) > 0 {
+		first = now
 	}
-	if len(m.gone) > 0 {
-		at(m.goneAt)
+	if first.Before(m.pauseUntil) {
+		return m.pauseUntil
 	}
 	return first
 }
@@ -89,7 +89,7 @@ func (m *Machine) deadline() time.Time {
 // most, so that a refusal touches no other.
 func (m *Machine) expire(now time.Time) machine.Decision {
 	t := &turn{m: m, now: now, timed: true}
-	if !m.loaded {
+	if !m.loaded || now.Before(m.pauseUntil) {
 		return m.finish(t)
 	}
 	for len(m.timers) > 0 && !m.timers[0].due.After(now) {
@@ -118,39 +118,25 @@ const (
 	turnGroups  = 1000
 )
 
-// sweep is a retention check under way.
-type sweep struct {
-	ids []string // the groups still to look at, sorted
-	at  time.Time
-}
-
 // housekeep removes offsets of deleted topics, and looks for expired ones.
 func (m *Machine) housekeep(t *turn) {
-	if len(m.gone) > 0 && !m.goneAt.After(t.now) {
+	if len(m.gone) > 0 {
 		m.removeGone(t)
 		return
 	}
-	if m.sweep == nil && !m.checkAt.After(t.now) {
-		m.sweep = &sweep{ids: m.sortedIDs(), at: t.now}
+	if len(m.sweep) == 0 && !m.checkAt.After(t.now) {
+		m.sweep = m.sortedIDs()
 		m.checkAt = t.now.Add(m.c.RetentionCheckInterval)
 	}
-	if m.sweep == nil || m.sweep.at.After(t.now) {
-		return
-	}
 	n := 0
-	for n < len(m.sweep.ids) && n < turnGroups && !t.full() {
-		if g := m.groups[m.sweep.ids[n]]; g != nil && !t.expireOffsets(g) {
+	for n < len(m.sweep) && n < turnGroups && !t.full() {
+		if g := m.groups[m.sweep[n]]; g != nil && !t.expireOffsets(g) {
 			break
 		}
 		n++
 	}
-	rest := m.sweep.ids[n:]
-	t.after = append(t.after, func() {
-		m.sweep.ids = rest
-		if len(rest) == 0 {
-			m.sweep = nil
-		}
-	})
+	rest := m.sweep[n:]
+	t.after = append(t.after, func() { m.sweep = rest })
 }
 
 // expireOffsets adds the tombstones of a group's expired offsets, and of the
@@ -230,7 +216,6 @@ func (t *turn) imageChanged(ev machine.ImageChanged) {
 		})
 	}
 	if len(m.gone) > before {
-		m.goneAt = t.now
 		t.timed = true
 		m.removeGone(t)
 	}
