@@ -7,6 +7,6 @@ var clientMetricsKeys = []Key{
 		Doc: "How often clients push the metrics of this subscription."},
 	{Name: "match", Type: List, Rule: Rule{Kind: Matches}, Effect: Waiting, Reason: "client telemetry",
 		Doc: "Patterns that say which clients the subscription is for; all must match."},
-	{Name: "metrics", Type: List, Effect: Waiting, Reason: "client telemetry",
+	{Name: "metrics", Type: List, Rule: Rule{Kind: NoBlanks}, Effect: Waiting, Reason: "client telemetry",
 		Doc: "Prefixes of the metrics that the subscription asks for; * is all, none is none."},
 }

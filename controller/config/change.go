@@ -101,24 +101,28 @@ func CheckBroker(name string, value *string, clusterDefault bool) error {
 			base, prefixed = key, true
 		}
 	}
+	k, ok := Find(BrokerScope, base)
+	if ok && k.Update == ReadOnly {
+		return &Error{Message: fmt.Sprintf("Cannot update these configs dynamically: [%s]", name), Request: true}
+	}
 	if value != nil {
 		if err := RefusedProtection(name, *value); err != nil {
 			return &Error{Message: err.Error(), Request: true}
 		}
 	}
-	k, ok := Find(BrokerScope, base)
 	switch {
 	case !ok:
 		return nil
-	case k.Update == ReadOnly:
-		return &Error{Message: fmt.Sprintf("Cannot update these configs dynamically: Set(%s)", name), Request: true}
 	case clusterDefault && (k.Update == PerBroker || prefixed):
-		return &Error{Message: fmt.Sprintf("Cannot update these configs at default cluster level, broker id must be specified: Set(%s)", name), Request: true}
+		return &Error{Message: fmt.Sprintf("Cannot update these configs at default cluster level, broker id must be specified: [%s]", name), Request: true}
 	case value == nil:
 		return nil
 	}
 	if err := k.Check(*value); err != nil {
 		return &Error{Message: err.Error(), Request: true}
+	}
+	if base == "metric.reporters" && k.Canonical(*value) != k.Default && strings.TrimFunc(*value, javaBlank) != "" {
+		return &Error{Message: fmt.Sprintf("Invalid value %s for configuration %s: Class could not be found.", *value, name), Request: true}
 	}
 	return nil
 }
@@ -171,8 +175,8 @@ func CheckGroup(st *Static, defaultDyn, brokerDyn, group Lookup, own []string) e
 		}
 		if name == "streams.assignor.name" {
 			assignors, _ := l.broker("group.streams.assignors")
-			if !contains(SplitList(assignors), v.text) {
-				return &Error{Message: fmt.Sprintf("%s must be one of group.streams.assignors: %s", name, assignors)}
+			if list := SplitList(assignors); !contains(list, v.text) {
+				return &Error{Message: fmt.Sprintf("%s '%s' is not a registered task assignor. Registered assignors are: [%s].", name, v.text, strings.Join(list, ", "))}
 			}
 		}
 	}
@@ -238,15 +242,14 @@ var matchKeys = []string{"client_instance_id", "client_id", "client_software_nam
 func checkMatches(list []string) error {
 	for _, entry := range list {
 		key, pattern, ok := strings.Cut(entry, "=")
-		key, pattern = strings.TrimFunc(key, javaBlank), strings.TrimFunc(pattern, javaBlank)
-		if !ok {
+		if entry == "" {
+			return &Error{Message: "Configuration 'match' values must not be empty."}
+		}
+		if _, err := regexp.Compile(strings.TrimFunc(pattern, javaBlank)); err != nil {
+			ok = false
+		}
+		if !ok || !contains(matchKeys, strings.TrimFunc(key, javaBlank)) {
 			return &Error{Message: "Illegal client matching pattern: " + entry}
-		}
-		if !contains(matchKeys, key) {
-			return &Error{Message: "Illegal client matching pattern: " + key}
-		}
-		if _, err := regexp.Compile(pattern); err != nil {
-			return &Error{Message: fmt.Sprintf("Illegal client matching pattern: %s: %v", pattern, err)}
 		}
 	}
 	return nil

@@ -70,7 +70,7 @@ func (l levels) synonyms(name string) []Synonym {
 	add(SourceStatic, l.static.Set)
 	add(SourceDefault, func(n string) (string, bool) {
 		k, ok := Find(BrokerScope, n)
-		if !ok || k.Null || k.Required {
+		if !ok || k.Null || k.Required || k.DynamicOnly {
 			return "", false
 		}
 		return k.Default, true
@@ -155,9 +155,9 @@ func (s *Static) DescribeClientMetrics(subscription Lookup) []Entry {
 	for i := range clientMetricsKeys {
 		k := &clientMetricsKeys[i]
 		text, own := subscription.get(k.Name)
-		synonyms := []Synonym{k.synonym(k.Default, SourceDefault)}
+		var synonyms []Synonym
 		if own {
-			synonyms = append([]Synonym{k.synonym(text, SourceClientMetrics)}, synonyms...)
+			synonyms = []Synonym{k.synonym(text, SourceClientMetrics)}
 		} else {
 			text = k.Default
 		}

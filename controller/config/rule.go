@@ -22,6 +22,7 @@ const (
 	DistinctOf               // list without duplicates, of Words
 	DistinctSome             // as Distinct, not empty
 	DistinctSomeOf           // as DistinctOf, not empty
+	NoBlanks                 // list without empty entries
 	Throttled                // "*" or partition:broker pairs
 	AutoOffsetReset          // earliest, latest or by_duration:<ISO 8601 duration>
 	QuorumVoters             // id@host:port list
@@ -180,6 +181,14 @@ func javaDouble(f float64) string {
 }
 
 func (k *Key) obey(v value) error {
+	if err := k.follow(v); err != nil {
+		return err
+	}
+	return k.require(v)
+}
+
+// follow checks a value against the key's rule.
+func (k *Key) follow(v value) error {
 	r := k.Rule
 	switch r.Kind {
 	case AtLeast, Between, BetweenOrMinus1:
@@ -196,13 +205,13 @@ func (k *Key) obey(v value) error {
 		if v.text == "" {
 			return invalid(k.Name, v.text, "String must be non-empty")
 		}
-	case Distinct, DistinctOf, DistinctSome, DistinctSomeOf:
+	case Distinct, DistinctOf, DistinctSome, DistinctSomeOf, NoBlanks:
 		return k.distinct(v)
 	case Throttled:
 		return k.throttled(v)
 	case AutoOffsetReset:
 		if !autoOffsetReset(v.text) {
-			return invalid(k.Name, v.text, "The value must be one of `latest`, `earliest`, or of the format `by_duration:<PnDTnHnMn.nS>`, with a duration that is not negative")
+			return invalid(k.Name, v.text, fmt.Sprintf("Invalid value `%s` for configuration %s. The value must be either 'earliest', 'latest' or of the format 'by_duration:<PnDTnHnMn.nS>'.", v.text, k.Name))
 		}
 	case QuorumVoters:
 		_, err := ParseVoters(v.list)
@@ -255,17 +264,17 @@ func (k *Key) distinct(v value) error {
 		}
 		return &Error{Message: fmt.Sprintf("Configuration '%s' must not be empty. Valid values include: %s", k.Name, valid)}
 	}
-	for i, item := range v.list {
-		if contains(v.list[:i], item) {
-			return &Error{Message: fmt.Sprintf("Configuration '%s' values must not be duplicated.", k.Name)}
-		}
-	}
 	for _, item := range v.list {
 		if item == "" {
 			return &Error{Message: fmt.Sprintf("Configuration '%s' values must not be empty.", k.Name)}
 		}
 		if words != nil && !contains(words, item) {
 			return invalid(k.Name, item, "String must be one of: "+strings.Join(words, ", "))
+		}
+	}
+	for i, item := range v.list {
+		if r.Kind != NoBlanks && contains(v.list[:i], item) {
+			return &Error{Message: fmt.Sprintf("Configuration '%s' values must not be duplicated.", k.Name)}
 		}
 	}
 	return nil
@@ -278,7 +287,7 @@ func (k *Key) throttled(v value) error {
 	for _, item := range v.list {
 		partition, broker, ok := strings.Cut(item, ":")
 		if !ok || !digits(partition) || !digits(broker) {
-			return invalid(k.Name, v.String(), fmt.Sprintf("%s must be the literal '*' or a list of replicas in the following format: [partitionId]:[brokerId],[partitionId]:[brokerId],...", k.Name))
+			return invalid(k.Name, "["+strings.Join(v.list, ", ")+"]", fmt.Sprintf("%s must be the literal '*' or a list of replicas in the following format: [partitionId]:[brokerId],[partitionId]:[brokerId],...", k.Name))
 		}
 	}
 	return nil
