@@ -32,6 +32,7 @@ type Broker struct {
 	ClusterID string
 	cmd       *exec.Cmd
 	out       *tail
+	ready     chan string // the first line of standard output; closed when there is none
 	exited    chan struct{}
 	waitErr   error // valid when exited is closed
 	once      sync.Once
@@ -102,6 +103,15 @@ func Root() (string, error) {
 
 // Start starts the binary and waits until it says that it is ready.
 func Start(o Options) (*Broker, error) {
+	b, err := Begin(o)
+	if err != nil {
+		return nil, err
+	}
+	return b, b.WaitReady(readyTimeout)
+}
+
+// Begin starts the binary and does not wait.
+func Begin(o Options) (*Broker, error) {
 	if o.Binary == "" {
 		var err error
 		if o.Binary, err = Binary(); err != nil {
@@ -115,7 +125,7 @@ func Start(o Options) (*Broker, error) {
 	for _, kv := range o.Overrides {
 		args = append(args, "--override", kv)
 	}
-	b := &Broker{cmd: exec.Command(o.Binary, args...), out: &tail{also: o.Log}, exited: make(chan struct{})}
+	b := &Broker{cmd: exec.Command(o.Binary, args...), out: &tail{also: o.Log}, exited: make(chan struct{}), ready: make(chan string, 1)}
 	b.cmd.Stderr = b.out
 	stdout, err := b.cmd.StdoutPipe()
 	if err != nil {
@@ -124,34 +134,38 @@ func Start(o Options) (*Broker, error) {
 	if err := b.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", o.Binary, err)
 	}
-	ready := make(chan string, 1)
 	go func() {
 		lines := bufio.NewScanner(stdout)
 		for n := 0; lines.Scan(); n++ {
 			if n == 0 {
-				ready <- lines.Text()
+				b.ready <- lines.Text()
 				continue
 			}
 			fmt.Fprintf(b.out, "unexpected line on standard output: %s\n", lines.Text())
 		}
-		close(ready)
+		close(b.ready)
 		b.waitErr = b.cmd.Wait()
 		close(b.exited)
 	}()
+	return b, nil
+}
+
+// WaitReady waits for the ready line of a broker that Begin started. If it does not come, the process is ended.
+func (b *Broker) WaitReady(limit time.Duration) error {
 	select {
-	case line, ok := <-ready:
+	case line, ok := <-b.ready:
 		if !ok {
 			<-b.exited
-			return nil, fmt.Errorf("the broker ended before it was ready: %w\n%s", b.exitError(), b.out)
+			return fmt.Errorf("the broker ended before it was ready: %w\n%s", b.exitError(), b.out)
 		}
 		if err := b.parse(line); err != nil {
 			b.Kill()
-			return nil, err
+			return err
 		}
-		return b, nil
-	case <-time.After(readyTimeout):
+		return nil
+	case <-time.After(limit):
 		b.Kill()
-		return nil, fmt.Errorf("the broker was not ready after %v\n%s", readyTimeout, b.out)
+		return fmt.Errorf("the broker was not ready after %v\n%s", limit, b.out)
 	}
 }
 

@@ -45,12 +45,12 @@ type Spec struct {
 	Bootstrap string // what the agent is given
 	Direct    string // where the driver's own helper connects; "" means Bootstrap
 	Client    Client
-	Records   int    // per codec
-	BigInput  string // file of real input; "" leaves the step out
-	BigCount  int    // records in it
+	Records   int           // per codec
+	BigInput  string        // file of real input; "" leaves the step out
+	BigCount  int           // records in it
 	Codecs    []string      // nil: all
 	ReadLimit time.Duration // how long a member may take to read what is due; 0: a minute
-	Tag       string // makes names of topics and groups unique
+	Tag       string        // makes names of topics and groups unique
 	Report    func(Result)
 }
 
