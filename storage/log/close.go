@@ -44,10 +44,11 @@ func (l *Log) abandon() {
 	for _, seg := range l.segs {
 		seg.log.retire()
 	}
-	v := View{log: l, closed: true, start: l.start, end: l.end, hw: l.hw, stable: l.hw, epochs: l.epochs}
+	v := View{log: l}
 	if before := l.View(); before != nil {
-		v.stable = before.stable
+		v = *before
 	}
+	v.closed = true
 	l.view.Store(&v)
 }
 

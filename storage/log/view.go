@@ -237,3 +237,17 @@ func (v *View) Aborted(from, upper batch.Offset) ([]AbortedTxn, error) {
 		return out, nil
 	})
 }
+
+// Closed says whether the log was closed, or its partition deleted, since.
+func (v *View) Closed() bool { return v.closed }
+
+// HasFiles says whether the log has files: one that was never appended to has none.
+func (v *View) HasFiles() bool { return len(v.segs) > 0 }
+
+// FirstSegment is the base of the first segment; 0 for a log without files.
+func (v *View) FirstSegment() batch.Offset {
+	if len(v.segs) == 0 {
+		return 0
+	}
+	return v.segs[0].base
+}

@@ -1,0 +1,310 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"millrace/storage/batch"
+	"millrace/storage/disk"
+	"millrace/storage/log"
+)
+
+// openLogs lists the open logs, by directory.
+func (s *Store) openLogs() map[*directory]map[partitionKey]*log.Log {
+	s.mu.Lock()
+	entries := maps.Clone(s.logs)
+	s.mu.Unlock()
+	out := map[*directory]map[partitionKey]*log.Log{}
+	for k, e := range entries {
+		e.mu.Lock()
+		l := e.log
+		e.mu.Unlock()
+		if l == nil {
+			continue
+		}
+		if out[e.dir] == nil {
+			out[e.dir] = map[partitionKey]*log.Log{}
+		}
+		out[e.dir][k] = l
+	}
+	return out
+}
+
+// Housekeep does what is due and needs no partition's lock: it removes deleted segments and partitions, syncs segments
+// that were rolled away and logs whose flush.ms has passed, and writes the checkpoints. Retention and the expiry of
+// producers change a log and are the partition's own.
+func (s *Store) Housekeep(now time.Time) error {
+	var errs []error
+	for _, logs := range s.openLogs() {
+		for _, l := range logs {
+			if l.Offline() != nil {
+				continue
+			}
+			errs = append(errs, l.RemoveDeleted(now))
+			if l.FlushRolledDue() || l.FlushDue(now.UnixMilli()) {
+				if err := l.Flush(); !errors.Is(err, log.ErrClosed) {
+					errs = append(errs, err)
+				}
+			}
+		}
+	}
+	errs = append(errs, s.removeDoomed(now))
+	for i := range checkpointFiles {
+		errs = append(errs, s.checkpoint(i, now, false))
+	}
+	return errors.Join(errs...)
+}
+
+func (s *Store) removeDoomed(now time.Time) error {
+	s.mu.Lock()
+	var due []doomed
+	kept := s.doomed[:0]
+	for _, d := range s.doomed {
+		if d.at <= now.UnixMilli() {
+			due = append(due, d)
+		} else {
+			kept = append(kept, d)
+		}
+	}
+	s.doomed = kept
+	s.mu.Unlock()
+	var errs []error
+	for _, d := range due {
+		if d.dir.health.Offline() != nil {
+			continue
+		}
+		if err := d.remove(); err != nil {
+			errs = append(errs, d.dir.health.Fail("removing "+d.path, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Checkpoint writes the checkpoints of all directories now.
+func (s *Store) Checkpoint() error {
+	var errs []error
+	for i := range checkpointFiles {
+		errs = append(errs, s.checkpoint(i, s.now(), true))
+	}
+	return errors.Join(errs...)
+}
+
+// checkpoint writes one checkpoint file of each directory if it is due and says something new.
+func (s *Store) checkpoint(kind int, now time.Time, always bool) error {
+	var errs []error
+	for _, d := range s.dirs {
+		if d.health.Offline() == nil {
+			errs = append(errs, s.checkpointDir(d, kind, now, always))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (s *Store) checkpointDir(d *directory, kind int, now time.Time, always bool) error {
+	d.mu.Lock()
+	due := always || now.Sub(d.written[kind]) >= s.every[kind]
+	d.mu.Unlock()
+	if !due {
+		return nil
+	}
+	keep := s.notOpen(d)
+	return s.writeCheckpoint(d, kind, now, keep, s.openLogs()[d], false)
+}
+
+// notOpen lists the partitions on disk whose log is not open: what was read of them stays as it is.
+func (s *Store) notOpen(d *directory) map[partitionKey]bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	keep := maps.Clone(d.found)
+	for k, e := range s.logs {
+		if e.dir == d {
+			keep[k] = true // it may just be being opened; if it is open, the log itself says
+		}
+	}
+	return keep
+}
+
+// writeCheckpoint writes one checkpoint file if it says something new. final says that the logs were closed in order; a
+// log found closed without that was deleted in the meantime.
+func (s *Store) writeCheckpoint(d *directory, kind int, now time.Time, keep map[partitionKey]bool, logs map[partitionKey]*log.Log, final bool) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.written[kind] = now
+	next := checkpoint{}
+	for k, o := range d.checkpoints[kind] {
+		if keep[k] && logs[k] == nil {
+			next[k] = o
+		}
+	}
+	for k, l := range logs {
+		v := l.View()
+		if v.Closed() && !final {
+			continue
+		}
+		if o, ok := offsetOf(l, v, kind); ok {
+			next[k] = o
+		}
+	}
+	if maps.Equal(next, d.checkpoints[kind]) {
+		return nil
+	}
+	return s.replace(d, kind, next)
+}
+
+func offsetOf(l *log.Log, v *log.View, kind int) (batch.Offset, bool) {
+	if !v.HasFiles() {
+		return 0, false
+	}
+	switch kind {
+	case recoveryPoints:
+		return l.RecoveryPoint(), true
+	case logStarts:
+		return v.LogStart(), v.LogStart() > v.FirstSegment()
+	default:
+		return v.HighWatermark(), true
+	}
+}
+
+func (s *Store) replace(d *directory, kind int, next checkpoint) error {
+	if err := disk.Replace(s.fs, d.path, checkpointFiles[kind], next.encode()); err != nil {
+		return d.health.Fail("writing "+checkpointFiles[kind], err)
+	}
+	d.checkpoints[kind] = next
+	return nil
+}
+
+// lower makes sure that the stored recovery point of a log is not above an offset.
+func (s *Store) lower(d *directory, k partitionKey, to batch.Offset) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if o, ok := d.checkpoints[recoveryPoints][k]; !ok || o <= to {
+		return nil
+	}
+	next := maps.Clone(d.checkpoints[recoveryPoints])
+	next[k] = to
+	return s.replace(d, recoveryPoints, next)
+}
+
+// forget removes what the checkpoints say of a partition whose files are gone.
+func (s *Store) forget(d *directory, k partitionKey) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i := range checkpointFiles {
+		if _, ok := d.checkpoints[i][k]; !ok {
+			continue
+		}
+		next := maps.Clone(d.checkpoints[i])
+		delete(next, k)
+		if err := s.replace(d, i, next); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// closers is how many logs are closed at a time: closing one that was written to waits for the disk.
+const closers = 8
+
+// Close closes everything. With clean, logs are closed in order, the checkpoints written, and each directory in which
+// all of that went well gets the mark that lets the next start read no segment. Nobody may use the logs any more.
+func (s *Store) Close(clean bool) error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil
+	}
+	s.closed = true
+	epoch := s.brokerEpoch
+	s.mu.Unlock()
+	all := s.openLogs()
+	var errs []error
+	for _, d := range s.dirs {
+		if !clean || d.health.Offline() != nil {
+			for _, l := range all[d] {
+				l.Abandon()
+			}
+			continue
+		}
+		if err := s.closeDir(d, all[d], epoch); err != nil {
+			errs = append(errs, fmt.Errorf("close %s: %w", d.path, err))
+		}
+	}
+	s.unlock(clean)
+	return errors.Join(errs...)
+}
+
+func (s *Store) closeDir(d *directory, logs map[partitionKey]*log.Log, brokerEpoch int64) error {
+	var mu sync.Mutex
+	var errs []error
+	work := make(chan *log.Log)
+	var wg sync.WaitGroup
+	for range min(closers, len(logs)) {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			for l := range work {
+				if err := l.Close(); err != nil {
+					mu.Lock()
+					errs = append(errs, err)
+					mu.Unlock()
+				}
+			}
+		}()
+	}
+	for _, l := range logs {
+		work <- l
+	}
+	close(work)
+	wg.Wait()
+	keep := s.notOpen(d)
+	for i := range checkpointFiles {
+		errs = append(errs, s.writeCheckpoint(d, i, s.now(), keep, logs, true))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	if n := s.unrecovered(d, logs); n > 0 {
+		s.logger.Warn("no mark of a clean stop: not all logs were opened and recovered", zap.String("dir", d.path), zap.Int("logs", n))
+		return nil
+	}
+	if err := disk.Replace(s.fs, d.path, cleanFile, encodeClean(brokerEpoch)); err != nil {
+		return d.health.Fail("writing "+cleanFile, err)
+	}
+	return nil
+}
+
+// unrecovered counts the logs of a directory that the next start has to look at again: those that did not open, and after
+// a start that was not clean those that nobody opened.
+func (s *Store) unrecovered(d *directory, logs map[partitionKey]*log.Log) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for k, e := range s.logs {
+		if e.dir == d && logs[k] == nil {
+			n++
+		}
+	}
+	if !d.clean {
+		n += len(d.found)
+	}
+	return n
+}
+
+// unlock gives the directories back. After a clean stop the lock files go too, as Kafka's do.
+func (s *Store) unlock(clean bool) {
+	for _, d := range s.dirs {
+		if d.lock == nil {
+			continue
+		}
+		if clean && d.health.Offline() == nil {
+			_ = s.fs.Remove(d.path + "/" + lockFile)
+		}
+		_ = d.lock.Close()
+		d.lock = nil
+	}
+}

@@ -1,0 +1,613 @@
+// Package storage is the disks of one broker: its data directories, who they belong to, and the logs in them. The
+// layout is Kafka's, byte for byte; FORMAT.md writes it down.
+//
+// It is not the logs themselves (storage/log) and does not know who leads what: the broker asks for the log of a
+// partition and says when one is to go.
+//
+// It promises that two brokers never share a directory, that a directory of another node or cluster is refused before
+// anything in it is touched, and that the mark of a clean stop is there only if every log of the directory was closed
+// in order. A directory in which a write or sync failed is given up until the next start; the others go on.
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"millrace/storage/batch"
+	"millrace/storage/disk"
+	"millrace/storage/log"
+)
+
+// ErrLocked says that another process uses a data directory.
+var ErrLocked = errors.New("data directory is used by another process")
+
+// ErrNoDirectory says that no data directory is left to work with.
+var ErrNoDirectory = errors.New("no usable data directory")
+
+// StoreOptions is what Open needs.
+type StoreOptions struct {
+	Dirs   []string // log.dirs
+	FS     disk.FS  // nil: the operating system's
+	Now    func() time.Time
+	Logger *zap.Logger
+	NodeID int32
+
+	// OpenFiles bounds the segment files that are open only because they were read; 0: 1024.
+	OpenFiles int
+	// ProducerExpireMs is producer.id.expiration.ms; 0: a day.
+	ProducerExpireMs int64
+
+	// How often Housekeep writes the checkpoints; 0: Kafka's 60 s, 60 s and 5 s.
+	RecoveryPointEvery, LogStartEvery, HighWatermarkEvery time.Duration
+}
+
+const defaultOpenFiles = 1024
+
+// Store is the data directories of one broker and the logs in them. Its methods may be called concurrently.
+type Store struct {
+	fs       disk.FS
+	now      func() time.Time
+	logger   *zap.Logger
+	nodeID   int32
+	files    *log.Files
+	expireMs int64
+	every    [3]time.Duration // by checkpoint kind
+
+	clusterID      string
+	previousEpoch  int64 // broker epoch of the last clean stop, -1
+	cleanDirsCount int
+
+	mu          sync.Mutex
+	dirs        []*directory
+	logs        map[partitionKey]*entry
+	doomed      []doomed
+	brokerEpoch int64
+	closed      bool
+}
+
+// The checkpoints, as indexes of directory.checkpoints.
+const (
+	recoveryPoints = iota
+	logStarts
+	highWatermarks
+)
+
+var checkpointFiles = [3]string{recoveryPointFile, logStartFile, highWatermarkFile}
+
+// directory is one data directory.
+type directory struct {
+	path   string
+	id     [16]byte
+	meta   meta
+	known  bool // meta.properties is there and says everything
+	health *log.Directory
+	lock   io.Closer
+	clean  bool
+
+	// Under mu, which is taken last and held while a checkpoint is written.
+	mu          sync.Mutex
+	checkpoints [3]checkpoint // as they are on disk
+	written     [3]time.Time
+
+	// Under Store.mu.
+	found map[partitionKey]bool // partitions on disk that nobody asked for yet
+	open  int                   // logs
+}
+
+// entry is one partition's log. Its lock is held while the log is opened, so that two logs can be recovered at a time.
+type entry struct {
+	mu  sync.Mutex
+	dir *directory
+	log *log.Log
+	// fresh: there were no files when the entry was made.
+	fresh bool
+}
+
+// doomed is a directory that waits to be removed.
+type doomed struct {
+	dir    *directory
+	path   string
+	remove func() error
+	at     int64
+}
+
+// Open takes the data directories: it makes those that are missing, locks them, reads whose they are and the
+// checkpoints, and takes away the mark of a clean stop. No log is opened yet. A directory whose disk fails is given up;
+// it is an error if none is left.
+func Open(o StoreOptions) (*Store, error) {
+	s := &Store{
+		fs: o.FS, now: o.Now, logger: o.Logger, nodeID: o.NodeID, expireMs: o.ProducerExpireMs,
+		every:         [3]time.Duration{o.RecoveryPointEvery, o.LogStartEvery, o.HighWatermarkEvery},
+		logs:          map[partitionKey]*entry{},
+		previousEpoch: -1, brokerEpoch: -1,
+	}
+	if s.fs == nil {
+		s.fs = disk.OS{}
+	}
+	if s.now == nil {
+		s.now = time.Now
+	}
+	if s.logger == nil {
+		s.logger = zap.NewNop()
+	}
+	for i, d := range [3]time.Duration{time.Minute, time.Minute, 5 * time.Second} {
+		if s.every[i] <= 0 {
+			s.every[i] = d
+		}
+	}
+	if o.OpenFiles <= 0 {
+		o.OpenFiles = defaultOpenFiles
+	}
+	s.files = log.NewFiles(o.OpenFiles)
+	if err := s.open(o.Dirs); err != nil {
+		s.unlock(false)
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Store) open(paths []string) error {
+	seen := map[string]bool{}
+	for _, path := range paths {
+		path = strings.TrimRight(path, "/")
+		if path == "" {
+			path = "/"
+		}
+		if seen[path] {
+			return fmt.Errorf("data directory %s is named twice", path)
+		}
+		seen[path] = true
+		d := &directory{path: path, health: &log.Directory{}, found: map[partitionKey]bool{}}
+		s.dirs = append(s.dirs, d)
+		err := s.openDir(d)
+		if errors.Is(err, ErrLocked) || errors.Is(err, ErrIdentity) {
+			return err
+		}
+		if err != nil {
+			s.logger.Error("data directory is offline", zap.String("dir", path), zap.Error(err))
+			_ = d.health.Fail("start", err)
+		}
+	}
+	if err := s.checkIdentity(); err != nil {
+		return err
+	}
+	// Only now, when all of them are known to be ours, is anything taken away.
+	for _, d := range s.dirs {
+		if d.health.Offline() != nil || !d.clean {
+			continue
+		}
+		err := s.fs.Remove(d.path + "/" + cleanFile)
+		if err == nil {
+			err = s.fs.SyncDir(d.path)
+		}
+		if err != nil {
+			s.logger.Error("data directory is offline", zap.String("dir", d.path), zap.Error(err))
+			_ = d.health.Fail("start", err)
+		}
+	}
+	for _, d := range s.dirs {
+		if d.health.Offline() == nil {
+			return nil
+		}
+	}
+	return ErrNoDirectory
+}
+
+func (s *Store) openDir(d *directory) error {
+	if err := s.fs.MkdirAll(d.path); err != nil {
+		return fmt.Errorf("make %s: %w", d.path, err)
+	}
+	lock, err := s.fs.Lock(d.path + "/" + lockFile)
+	if errors.Is(err, disk.ErrLocked) {
+		return fmt.Errorf("%w: %s", ErrLocked, d.path)
+	}
+	if err != nil {
+		return fmt.Errorf("lock %s: %w", d.path, err)
+	}
+	d.lock = lock
+	m, ok, err := readMeta(s.fs, d.path)
+	if err != nil {
+		return err
+	}
+	if ok && m.nodeID != s.nodeID {
+		return fmt.Errorf("%w: %s is of node %d, this is node %d", ErrIdentity, d.path, m.nodeID, s.nodeID)
+	}
+	d.meta, d.id = m, m.directory
+	d.known = ok && m.clusterID != "" && m.directory != [16]byte{}
+	if d.id == ([16]byte{}) {
+		d.id = newUUID()
+	}
+	mark, err := disk.ReadFile(s.fs, d.path+"/"+cleanFile, 1<<16)
+	switch {
+	case err == nil:
+		d.clean = true
+		if e := decodeClean(mark); s.cleanDirsCount == 0 || e == s.previousEpoch {
+			s.previousEpoch = e
+		} else {
+			s.previousEpoch = -1
+		}
+		s.cleanDirsCount++
+	case !errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("read %s: %w", cleanFile, err)
+	}
+	for i, name := range checkpointFiles {
+		c, err := readCheckpoint(s.fs, d.path, name)
+		if err != nil {
+			if d.clean || i == recoveryPoints {
+				return err
+			}
+			// Without its log starts and high watermarks a log begins with its first segment: safe, and logged.
+			s.logger.Warn("checkpoint is not readable", zap.String("dir", d.path), zap.Error(err))
+			c = checkpoint{}
+		}
+		d.checkpoints[i] = c
+		d.written[i] = s.now()
+	}
+	names, err := s.fs.ReadDir(d.path)
+	if err != nil {
+		return fmt.Errorf("list %s: %w", d.path, err)
+	}
+	for _, n := range names {
+		if !n.Dir || n.Name == metadataDir {
+			continue
+		}
+		if strings.HasSuffix(n.Name, deleteSuffix) {
+			path := d.path + "/" + n.Name
+			s.doomed = append(s.doomed, doomed{dir: d, path: path, remove: func() error { return s.fs.RemoveAll(path) }, at: s.now().UnixMilli()})
+			continue
+		}
+		if hasAnySuffix(n.Name, straySuffix, futureSuffix) {
+			s.logger.Warn("directory is left alone", zap.String("dir", d.path+"/"+n.Name))
+			continue
+		}
+		if k, ok := parsePartitionDir(n.Name); ok {
+			d.found[k] = true
+		}
+	}
+	return nil
+}
+
+// metadataDir is where the controller keeps the cluster's metadata; it is no log of this store.
+const metadataDir = "__cluster_metadata-0"
+
+// checkIdentity compares the directories with one another.
+func (s *Store) checkIdentity() error {
+	ids := map[[16]byte]string{}
+	for _, d := range s.dirs {
+		if d.health.Offline() != nil {
+			continue
+		}
+		if other, ok := ids[d.id]; ok {
+			return fmt.Errorf("%w: %s and %s have the same directory.id", ErrIdentity, other, d.path)
+		}
+		ids[d.id] = d.path
+		switch {
+		case d.meta.clusterID == "":
+		case s.clusterID == "":
+			s.clusterID = d.meta.clusterID
+		case s.clusterID != d.meta.clusterID:
+			return fmt.Errorf("%w: %s is of cluster %s, another directory of %s", ErrIdentity, d.path, d.meta.clusterID, s.clusterID)
+		}
+	}
+	seen := map[partitionKey]string{}
+	for _, d := range s.dirs {
+		for k := range d.found {
+			if other, ok := seen[k]; ok {
+				return fmt.Errorf("%w: %s and %s both hold %s", ErrIdentity, other, d.path, partitionDir(k.topic, k.partition))
+			}
+			seen[k] = d.path
+		}
+	}
+	return nil
+}
+
+// ClusterID is what meta.properties says, or what WriteMeta was told; "" while nobody has said it.
+func (s *Store) ClusterID() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.clusterID
+}
+
+// DirectoryID is the first directory's id.
+func (s *Store) DirectoryID() [16]byte { return s.dirs[0].id }
+
+// DirectoryIDs is the ids of the directories that work, sorted.
+func (s *Store) DirectoryIDs() [][16]byte { return s.ids(true) }
+
+// OfflineIDs is the ids of the directories that were given up, sorted.
+func (s *Store) OfflineIDs() [][16]byte { return s.ids(false) }
+
+func (s *Store) ids(online bool) [][16]byte {
+	var out [][16]byte
+	for _, d := range s.dirs {
+		if (d.health.Offline() == nil) == online {
+			out = append(out, d.id)
+		}
+	}
+	slices.SortFunc(out, func(a, b [16]byte) int { return slices.Compare(a[:], b[:]) })
+	return out
+}
+
+// PreviousBrokerEpoch is the broker epoch noted at the last stop, if that was a clean one for all directories; else -1.
+func (s *Store) PreviousBrokerEpoch() int64 {
+	if s.cleanDirsCount != len(s.dirs) {
+		return -1
+	}
+	return s.previousEpoch
+}
+
+// SetBrokerEpoch says what a clean stop will note.
+func (s *Store) SetBrokerEpoch(e int64) {
+	s.mu.Lock()
+	s.brokerEpoch = e
+	s.mu.Unlock()
+}
+
+// WriteMeta makes the directories those of a cluster and node. What they already say must not contradict it.
+func (s *Store) WriteMeta(clusterID string, nodeID int32) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.clusterID != "" && s.clusterID != clusterID {
+		return fmt.Errorf("%w: it is of cluster %s, this is %s", ErrIdentity, s.clusterID, clusterID)
+	}
+	if nodeID != s.nodeID {
+		return fmt.Errorf("%w: it is of node %d, this is node %d", ErrIdentity, s.nodeID, nodeID)
+	}
+	s.clusterID = clusterID
+	for _, d := range s.dirs {
+		if d.known || d.health.Offline() != nil {
+			continue
+		}
+		d.meta = meta{clusterID: clusterID, nodeID: nodeID, directory: d.id}
+		if err := disk.Replace(s.fs, d.path, metaFile, d.meta.encode(s.now())); err != nil {
+			return d.health.Fail("writing "+metaFile, err)
+		}
+		d.known = true
+	}
+	return nil
+}
+
+// Log returns the log of a partition: the open one, the one on disk, or a new one in the directory with the fewest. A
+// new one has no files before its first append. Files of another topic that had the same name are put aside.
+func (s *Store) Log(topic string, id [16]byte, partition int32, c log.Config) (*log.Log, error) {
+	k := partitionKey{topic: topic, partition: partition}
+	e, err := s.entry(k)
+	if err != nil {
+		return nil, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.log != nil {
+		return e.log, nil
+	}
+	if e.fresh {
+		// What a checkpoint says of the name is of a topic that was deleted.
+		if err := s.forget(e.dir, k); err != nil {
+			return nil, err
+		}
+		e.fresh = false
+	}
+	l, err := s.openLog(e, k, id, c)
+	var other *log.TopicIDError
+	if errors.As(err, &other) {
+		if err := s.putAside(e.dir, k); err != nil {
+			return nil, err
+		}
+		l, err = s.openLog(e, k, id, c)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open log %s: %w", partitionDir(topic, partition), err)
+	}
+	e.log = l
+	return l, nil
+}
+
+// entry finds or makes a partition's entry and chooses its directory.
+func (s *Store) entry(k partitionKey) (*entry, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, log.ErrClosed
+	}
+	if e := s.logs[k]; e != nil {
+		return e, nil
+	}
+	var best *directory
+	for _, d := range s.dirs {
+		if d.found[k] {
+			best = d
+			break
+		}
+		if d.health.Offline() == nil && (best == nil || d.open+len(d.found) < best.open+len(best.found)) {
+			best = d
+		}
+	}
+	if best == nil {
+		return nil, ErrNoDirectory
+	}
+	e := &entry{dir: best, fresh: !best.found[k]}
+	delete(best.found, k)
+	best.open++
+	s.logs[k] = e
+	return e, nil
+}
+
+func (s *Store) openLog(e *entry, k partitionKey, id [16]byte, c log.Config) (*log.Log, error) {
+	d := e.dir
+	if err := d.health.Offline(); err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	at := func(i int) batch.Offset {
+		if o, ok := d.checkpoints[i][k]; ok {
+			return o
+		}
+		return batch.NoOffset
+	}
+	o := log.Options{
+		FS: s.fs, Dir: d.path + "/" + partitionDir(k.topic, k.partition), Topic: k.topic, Partition: k.partition, TopicID: id, Config: c, Now: s.now,
+		RecoveryPoint: at(recoveryPoints), LogStart: at(logStarts), HighWatermark: at(highWatermarks),
+		Clean: d.clean, Directory: d.health, Files: s.files, ProducerExpireMs: s.expireMs, Logger: s.logger,
+		LowerRecoveryPoint: func(o batch.Offset) error { return s.lower(d, k, o) },
+	}
+	d.mu.Unlock()
+	l, r, err := log.Open(o)
+	if err != nil {
+		return nil, err
+	}
+	s.report(o.Dir, r)
+	return l, nil
+}
+
+// report writes down what opening a log found.
+func (s *Store) report(dir string, r log.Report) {
+	for _, d := range r.Damage {
+		s.logger.Error("log is damaged below its recovery point", zap.String("log", dir), zap.String("segment", d.Segment), zap.Int64("position", d.Position), zap.Int64("offset", int64(d.Offset)), zap.Error(d.Reason))
+	}
+	if r.Lost > 0 {
+		s.logger.Error("log ends below its recovery point", zap.String("log", dir), zap.Int64("offsets lost", int64(r.Lost)))
+	}
+	if len(r.Rebuilt)+len(r.Dropped) > 0 {
+		s.logger.Warn("files were made anew or dropped", zap.String("log", dir), zap.Strings("made anew", r.Rebuilt), zap.Strings("dropped", r.Dropped))
+	}
+	if r.Recovered {
+		s.logger.Info("log was recovered", zap.String("log", dir), zap.Int64("bytes read", r.Scanned))
+	}
+}
+
+// putAside renames a partition's directory so that another topic can have its name.
+func (s *Store) putAside(d *directory, k partitionKey) error {
+	from := d.path + "/" + partitionDir(k.topic, k.partition)
+	to := d.path + "/" + doomedDir(k.topic, k.partition, straySuffix)
+	s.logger.Warn("files of another topic of the same name are put aside", zap.String("from", from), zap.String("to", to))
+	if err := s.fs.Rename(from, to); err != nil {
+		return d.health.Fail("putting aside a stray log", err)
+	}
+	if err := s.fs.SyncDir(d.path); err != nil {
+		return d.health.Fail("putting aside a stray log", err)
+	}
+	return s.forget(d, k)
+}
+
+// PutAside gives the files of a partition that nobody opened a name that no start looks at: those of a replica that the
+// metadata does not assign here.
+func (s *Store) PutAside(topic string, partition int32) error {
+	k := partitionKey{topic: topic, partition: partition}
+	s.mu.Lock()
+	var in *directory
+	for _, d := range s.dirs {
+		if d.found[k] {
+			in = d
+			delete(d.found, k)
+		}
+	}
+	s.mu.Unlock()
+	if in == nil {
+		return nil
+	}
+	return s.putAside(in, k)
+}
+
+// Found is a partition that is on disk.
+type Found struct {
+	Topic     string
+	Partition int32
+	TopicID   [16]byte // zero: not stored, or not readable
+}
+
+// Unopened lists the partitions on disk whose log nobody asked for, sorted: after the metadata is known, those that it
+// does not assign here.
+func (s *Store) Unopened() []Found {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []Found
+	for _, d := range s.dirs {
+		for k := range d.found {
+			id, err := log.ReadTopicID(s.fs, d.path+"/"+partitionDir(k.topic, k.partition))
+			if err != nil {
+				s.logger.Warn("topic id is not readable", zap.String("dir", d.path), zap.String("topic", k.topic), zap.Int32("partition", k.partition), zap.Error(err))
+			}
+			out = append(out, Found{Topic: k.topic, Partition: k.partition, TopicID: id})
+		}
+	}
+	slices.SortFunc(out, func(a, b Found) int {
+		return compareKeys(partitionKey{a.Topic, a.Partition}, partitionKey{b.Topic, b.Partition})
+	})
+	return out
+}
+
+// DirectoryOf is the id of the directory a partition's log lies in; zero if it has none.
+func (s *Store) DirectoryOf(topic string, partition int32) [16]byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.logs[partitionKey{topic: topic, partition: partition}]; e != nil {
+		return e.dir.id
+	}
+	return [16]byte{}
+}
+
+// Delete closes a partition's log, whoever uses it, and gives its directory a name under which Housekeep removes it
+// after file.delete.delay.ms. A partition that is not here is no error.
+func (s *Store) Delete(topic string, partition int32) error {
+	k := partitionKey{topic: topic, partition: partition}
+	s.mu.Lock()
+	e := s.logs[k]
+	if e == nil {
+		for _, d := range s.dirs {
+			if d.found[k] {
+				delete(d.found, k)
+				s.mu.Unlock()
+				return s.deleteUnopened(d, k)
+			}
+		}
+		s.mu.Unlock()
+		return nil
+	}
+	delete(s.logs, k)
+	e.dir.open--
+	s.mu.Unlock()
+
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.log == nil {
+		return s.deleteUnopened(e.dir, k)
+	}
+	to := e.dir.path + "/" + doomedDir(topic, partition, deleteSuffix)
+	delay := e.log.Config().FileDeleteDelayMs
+	if err := e.log.MarkDeleted(to); err != nil {
+		return fmt.Errorf("delete log %s: %w", partitionDir(topic, partition), err)
+	}
+	s.doom(e.dir, to, e.log.Remove, delay)
+	return nil
+}
+
+func (s *Store) deleteUnopened(d *directory, k partitionKey) error {
+	to := d.path + "/" + doomedDir(k.topic, k.partition, deleteSuffix)
+	err := s.fs.Rename(d.path+"/"+partitionDir(k.topic, k.partition), to)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return d.health.Fail("deletion", err)
+	}
+	if err := s.fs.SyncDir(d.path); err != nil {
+		return d.health.Fail("deletion", err)
+	}
+	s.doom(d, to, func() error { return s.fs.RemoveAll(to) }, log.DefaultConfig().FileDeleteDelayMs)
+	return nil
+}
+
+func (s *Store) doom(d *directory, path string, remove func() error, delay int64) {
+	s.mu.Lock()
+	s.doomed = append(s.doomed, doomed{dir: d, path: path, remove: remove, at: s.now().UnixMilli() + min(delay, math.MaxInt64/2)})
+	s.mu.Unlock()
+}
