@@ -3,6 +3,7 @@ package wire
 import (
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"net"
 	"sync"
@@ -157,7 +158,7 @@ func (s *sender) copySection(out *output, sec Section, from int) error {
 		want := min(sec.Len()-off, len(s.buf.b)-s.end)
 		n, err := sec.ReadAt(s.buf.b[s.end:s.end+want], int64(off))
 		if n < want {
-			if err == nil {
+			if err == nil || errors.Is(err, io.EOF) {
 				err = errShortSection
 			}
 			return fmt.Errorf("reading %d bytes of a section at %d of %d: %w", want, off, sec.Len(), err)
