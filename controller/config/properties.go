@@ -47,6 +47,7 @@ func ParseProperties(r io.Reader) ([]Property, error) {
 type propertyReader struct {
 	rest []byte
 	line int
+	crlf bool // the last line ended with \r\n
 }
 
 // natural gives the next line of the file, up to \n, \r or \r\n.
@@ -55,6 +56,7 @@ func (p *propertyReader) natural() ([]byte, bool) {
 		return nil, false
 	}
 	p.line++
+	p.crlf = false
 	i := bytes.IndexAny(p.rest, "\r\n")
 	if i < 0 {
 		line := p.rest
@@ -64,6 +66,7 @@ func (p *propertyReader) natural() ([]byte, bool) {
 	line := p.rest[:i]
 	if p.rest[i] == '\r' && i+1 < len(p.rest) && p.rest[i+1] == '\n' {
 		i++
+		p.crlf = true
 	}
 	p.rest = p.rest[i+1:]
 	return line, true
@@ -71,36 +74,32 @@ func (p *propertyReader) natural() ([]byte, bool) {
 
 // logicalLine gives the next line that holds a property: comments and blank
 // lines are passed over, continued lines joined, blanks before each dropped.
+// Like Java's, it takes a lone backslash at the end of the file for a property
+// without key and value, unless \r\n follows.
 func (p *propertyReader) logicalLine() ([]byte, int, bool) {
+	var joined []byte // nil: no line is being continued
+	number := 0
 	for {
-		number := p.line
+		at := p.line
 		line, ok := p.natural()
 		if !ok {
-			return nil, 0, false
+			return joined, number, len(joined) > 0 || joined != nil && !p.crlf
 		}
 		line = bytes.TrimLeft(line, " \t\f")
-		if len(line) == 0 || line[0] == '#' || line[0] == '!' {
-			continue
+		if len(joined) == 0 {
+			if len(line) == 0 || line[0] == '#' || line[0] == '!' {
+				joined = nil
+				continue
+			}
+			number = at
 		}
 		if !continues(line) {
-			return line, number, true
+			return append(joined, line...), number, true
 		}
-		joined := append([]byte(nil), line[:len(line)-1]...)
-		for {
-			if line, ok = p.natural(); !ok {
-				break
-			}
-			line = bytes.TrimLeft(line, " \t\f")
-			if !continues(line) {
-				joined = append(joined, line...)
-				break
-			}
-			joined = append(joined, line[:len(line)-1]...)
+		if joined == nil {
+			joined = []byte{}
 		}
-		if len(joined) == 0 {
-			continue
-		}
-		return joined, number, true
+		joined = append(joined, line[:len(line)-1]...)
 	}
 }
 
