@@ -152,6 +152,9 @@ func uvarint(b []byte) (uint32, []byte, error) {
 	return 0, nil, errBadTags
 }
 
+// responseHeaderMax is the longest that appendResponseHeader appends.
+const responseHeaderMax = 4 + 4 + 1
+
 // appendResponseHeader appends frame length and response header for a body of
 // n bytes.
 func appendResponseHeader(dst []byte, correlationID int32, tags bool, n int) []byte {

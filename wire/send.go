@@ -75,10 +75,14 @@ func (s *sender) add(out *output, correlationID int32, tags bool, body *Body) er
 	if int64(body.Len()) > math.MaxInt32-headSize {
 		return fmt.Errorf("a reply of %d bytes does not fit a frame", body.Len())
 	}
-	var head [9]byte
-	if err := s.bytes(out, appendResponseHeader(head[:0], correlationID, tags, body.Len())); err != nil {
-		return err
+	if len(s.buf.b)-s.end < responseHeaderMax {
+		if err := s.room(out); err != nil {
+			return err
+		}
 	}
+	head := appendResponseHeader(s.buf.b[s.end:s.end], correlationID, tags, body.Len())
+	s.end += len(head)
+	s.n += len(head)
 	if body == nil {
 		return nil
 	}
