@@ -1,0 +1,632 @@
+package state
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/datadriven"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"millrace/controller/config"
+	"millrace/controller/image"
+	"millrace/wire/records"
+)
+
+// play runs transcripts: each command is a request or a passing of time, and its
+// output is the answer and the records. Every command is an entry of its own
+// unless it says +together.
+type play struct {
+	t      *testing.T
+	d      *Decider
+	now    time.Time
+	offset int64
+	seed   byte
+	static *config.Static
+	// committed is what the records alone make of the cluster; it must stay what
+	// the working image is.
+	committed *image.Image
+}
+
+func parseStatic(t *testing.T, lines string) *config.Static {
+	props := map[string]string{"node.id": "1"}
+	for line := range strings.Lines(lines) {
+		if key, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
+			props[key] = value
+		}
+	}
+	s, _, err := config.ParseStatic(props)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestTranscripts(t *testing.T) {
+	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+		p := &play{t: t, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), committed: image.New(), static: parseStatic(t, "")}
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			p.t = t
+			return p.command(d)
+		})
+	})
+}
+
+func (p *play) begin() {
+	if p.d == nil {
+		p.d = New(Options{NodeID: 1, Static: p.static}, p.committed, p.now)
+		p.offset = max(p.offset, p.committed.Offset())
+	}
+}
+
+func (p *play) command(d *datadriven.TestData) string {
+	if d.Cmd == "static" {
+		p.static = parseStatic(p.t, d.Input)
+		p.d = nil
+		return ""
+	}
+	p.begin()
+	together := d.HasArg("together")
+	if !together {
+		p.offset++
+		p.d.Begin(p.offset)
+	}
+	at := 0
+	if e, _, _ := p.d.Batch(); e != nil {
+		at = len(e.Records)
+	}
+	var out strings.Builder
+	switch d.Cmd {
+	case "found":
+		p.d.Found("cluster", []image.Node{{ID: 1, Directory: [16]byte{1}}})
+	case "new-leader":
+		p.d = nil
+		p.offset--
+		return ""
+	case "pass":
+		var ms int
+		d.ScanArgs(p.t, "ms", &ms)
+		p.now = p.now.Add(time.Duration(ms) * time.Millisecond)
+		p.d.Expire(p.now)
+	case "deadline":
+		p.offset--
+		if at := p.d.Deadline(); !at.IsZero() {
+			return at.Sub(p.now).String() + "\n"
+		}
+		return "never\n"
+	case "show":
+		p.offset--
+		return p.show(d)
+	default:
+		req := p.request(d)
+		p.seed++
+		o := p.d.Decide(p.now, &Request{Body: req, Seed: [32]byte{p.seed}})
+		if o.Again {
+			out.WriteString("again, in a later entry\n")
+		} else {
+			p.answer(&out, o.Response)
+		}
+	}
+	e, working, _ := p.d.Batch()
+	if e != nil {
+		for _, r := range e.Records[at:] {
+			out.WriteString("  " + p.record(r) + "\n")
+		}
+		p.committed, _ = p.committed.ApplyEntry(p.offset, &image.Entry{ClusterID: e.ClusterID, Nodes: e.Nodes, Records: e.Records[at:]})
+		if !image.Equal(p.committed, working) {
+			p.t.Fatalf("the records make another image than the working one")
+		}
+	} else if !together {
+		p.offset-- // nothing was written
+	}
+	return out.String()
+}
+
+// list reads the arguments a command has under one name.
+func args(d *datadriven.TestData, name string) []string {
+	for _, a := range d.CmdArgs {
+		if a.Key == name {
+			return a.Vals
+		}
+	}
+	return nil
+}
+
+func arg(d *datadriven.TestData, name, otherwise string) string {
+	if v := args(d, name); len(v) > 0 {
+		return v[0]
+	}
+	return otherwise
+}
+
+func (p *play) number(s string) int64 {
+	n, err := strconv.ParseInt(s, 10, 64)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return n
+}
+
+func (p *play) ids(list string, sep string) []int32 {
+	out := []int32{}
+	if list == "" {
+		return out
+	}
+	for s := range strings.SplitSeq(list, sep) {
+		out = append(out, int32(p.number(s)))
+	}
+	return out
+}
+
+func (p *play) epoch(id int32) int64 {
+	if b := p.d.Working().Broker(id); b != nil {
+		return b.Epoch
+	}
+	return -1
+}
+
+func ptr(s string) *string { return &s }
+
+// value reads a config value: "null" is null.
+func value(s string) *string {
+	if s == "null" {
+		return nil
+	}
+	return &s
+}
+
+func (p *play) request(d *datadriven.TestData) kmsg.Request {
+	broker := int32(p.number(arg(d, "broker", "1")))
+	switch d.Cmd {
+	case "register":
+		req := kmsg.NewPtrBrokerRegistrationRequest()
+		req.Version, req.BrokerID, req.ClusterID = 4, broker, arg(d, "cluster", "cluster")
+		req.IncarnationID = [16]byte{byte(p.number(arg(d, "incarnation", "1")))}
+		req.LogDirs = [][16]byte{}
+		for _, dir := range args(d, "dirs") {
+			if dir == "none" {
+				continue
+			}
+			req.LogDirs = append(req.LogDirs, [16]byte{15: byte(p.number(dir))})
+		}
+		if !d.HasArg("dirs") {
+			req.LogDirs = [][16]byte{{0xd, byte(broker)}}
+		}
+		if rack := arg(d, "rack", ""); rack != "" {
+			req.Rack = &rack
+		}
+		if level := arg(d, "level", ""); level != "" {
+			n := int16(p.number(level))
+			req.Features = []kmsg.BrokerRegistrationRequestFeature{{Name: "metadata.version", MinSupportedVersion: n, MaxSupportedVersion: n}}
+		}
+		return req
+	case "heartbeat":
+		req := kmsg.NewPtrBrokerHeartbeatRequest()
+		req.BrokerID, req.BrokerEpoch = broker, p.number(arg(d, "epoch", fmt.Sprint(p.epoch(broker))))
+		req.CurrentMetadataOffset = p.number(arg(d, "offset", fmt.Sprint(p.offset)))
+		req.WantFence, req.WantShutdown = d.HasArg("fence"), d.HasArg("shutdown")
+		return req
+	case "unregister":
+		req := kmsg.NewPtrUnregisterBrokerRequest()
+		req.BrokerID = broker
+		return req
+	case "producer-ids":
+		req := kmsg.NewPtrAllocateProducerIDsRequest()
+		req.BrokerID, req.BrokerEpoch = broker, p.number(arg(d, "epoch", fmt.Sprint(p.epoch(broker))))
+		return req
+	case "create":
+		req := kmsg.NewPtrCreateTopicsRequest()
+		req.Version, req.ValidateOnly = 7, d.HasArg("validate-only")
+		for line := range strings.Lines(d.Input) {
+			req.Topics = append(req.Topics, p.newTopic(strings.TrimSpace(line)))
+		}
+		return req
+	case "delete":
+		req := kmsg.NewPtrDeleteTopicsRequest()
+		req.Version = int16(p.number(arg(d, "version", "6")))
+		for line := range strings.Lines(d.Input) {
+			name, id, _ := strings.Cut(strings.TrimSpace(line), "#")
+			t := kmsg.NewDeleteTopicsRequestTopic()
+			if name != "-" {
+				t.Topic = &name
+			}
+			if id == "unknown" {
+				t.TopicID = [16]byte{0xee}
+			} else if id != "" {
+				t.TopicID = p.d.Working().TopicByName(id).ID
+			}
+			req.Topics = append(req.Topics, t)
+			req.TopicNames = append(req.TopicNames, name)
+		}
+		return req
+	case "add-partitions":
+		req := kmsg.NewPtrCreatePartitionsRequest()
+		req.Version, req.ValidateOnly = 3, d.HasArg("validate-only")
+		for line := range strings.Lines(d.Input) {
+			f := strings.Fields(line)
+			t := kmsg.NewCreatePartitionsRequestTopic()
+			t.Topic, t.Count = f[0], int32(p.number(f[1]))
+			for _, list := range f[2:] {
+				a := kmsg.NewCreatePartitionsRequestTopicAssignment()
+				if list != "[]" {
+					a.Replicas = p.ids(list, "/")
+				}
+				t.Assignment = append(t.Assignment, a)
+			}
+			req.Topics = append(req.Topics, t)
+		}
+		return req
+	case "configs":
+		return p.configs(d)
+	case "replace-configs":
+		req := kmsg.NewPtrAlterConfigsRequest()
+		req.Version, req.ValidateOnly = 2, d.HasArg("validate-only")
+		for line := range strings.Lines(d.Input) {
+			f := strings.Fields(line)
+			r := kmsg.NewAlterConfigsRequestResource()
+			r.ResourceType, r.ResourceName = p.resource(f[0])
+			for _, pair := range f[1:] {
+				c := kmsg.NewAlterConfigsRequestResourceConfig()
+				key, v, _ := strings.Cut(pair, "=")
+				c.Name, c.Value = key, value(v)
+				r.Configs = append(r.Configs, c)
+			}
+			req.Resources = append(req.Resources, r)
+		}
+		return req
+	case "isr":
+		return p.alterPartition(d)
+	}
+	p.t.Fatalf("%s: no such command %q", d.Pos, d.Cmd)
+	return nil
+}
+
+// newTopic reads "name [partitions=n] [factor=n] [assign=i:a/b,...] [key=value]...".
+func (p *play) newTopic(line string) kmsg.CreateTopicsRequestTopic {
+	f := strings.Split(line, " ")
+	t := kmsg.NewCreateTopicsRequestTopic()
+	t.Topic, t.NumPartitions, t.ReplicationFactor = f[0], -1, -1
+	if t.Topic == `""` {
+		t.Topic = ""
+	}
+	if n, ok := strings.CutPrefix(t.Topic, "long:"); ok {
+		t.Topic = strings.Repeat("x", int(p.number(n)))
+	}
+	for _, pair := range f[1:] {
+		key, v, _ := strings.Cut(pair, "=")
+		switch key {
+		case "partitions":
+			t.NumPartitions = int32(p.number(v))
+		case "factor":
+			t.ReplicationFactor = int16(p.number(v))
+		case "assign":
+			for one := range strings.SplitSeq(v, ",") {
+				at, list, _ := strings.Cut(one, ":")
+				a := kmsg.NewCreateTopicsRequestTopicReplicaAssignment()
+				a.Partition, a.Replicas = int32(p.number(at)), p.ids(list, "/")
+				t.ReplicaAssignment = append(t.ReplicaAssignment, a)
+			}
+		default:
+			c := kmsg.NewCreateTopicsRequestTopicConfig()
+			c.Name, c.Value = key, value(v)
+			t.Configs = append(t.Configs, c)
+		}
+	}
+	return t
+}
+
+func (p *play) resource(s string) (kmsg.ConfigResourceType, string) {
+	kind, name, _ := strings.Cut(s, ":")
+	types := map[string]kmsg.ConfigResourceType{"topic": 2, "broker": 4, "logger": 8, "metrics": 16, "group": 32}
+	t, ok := types[kind]
+	if !ok {
+		t = kmsg.ConfigResourceType(p.number(kind))
+	}
+	return t, name
+}
+
+// configs reads lines "topic:name key=value key- key+=value key-=value key?=value".
+func (p *play) configs(d *datadriven.TestData) kmsg.Request {
+	req := kmsg.NewPtrIncrementalAlterConfigsRequest()
+	req.Version, req.ValidateOnly = 1, d.HasArg("validate-only")
+	for line := range strings.Lines(d.Input) {
+		f := strings.Fields(line)
+		r := kmsg.NewIncrementalAlterConfigsRequestResource()
+		r.ResourceType, r.ResourceName = p.resource(f[0])
+		for _, one := range f[1:] {
+			c := kmsg.NewIncrementalAlterConfigsRequestResourceConfig()
+			key, v, set := strings.Cut(one, "=")
+			c.Value = value(v)
+			switch {
+			case !set:
+				key, c.Op, c.Value = strings.TrimSuffix(key, "-"), kmsg.IncrementalAlterConfigOpDelete, nil
+			case strings.HasSuffix(key, "+"):
+				key, c.Op = strings.TrimSuffix(key, "+"), kmsg.IncrementalAlterConfigOpAppend
+			case strings.HasSuffix(key, "-"):
+				key, c.Op = strings.TrimSuffix(key, "-"), kmsg.IncrementalAlterConfigOpSubtract
+			case strings.HasSuffix(key, "?"):
+				key, c.Op = strings.TrimSuffix(key, "?"), 9
+			}
+			c.Name = key
+			r.Configs = append(r.Configs, c)
+		}
+		req.Resources = append(req.Resources, r)
+	}
+	return req
+}
+
+// alterPartition reads "topic partition isr=1/2 [leader-epoch=n] [partition-epoch=n] [recovering] [broker-epoch=n]".
+func (p *play) alterPartition(d *datadriven.TestData) kmsg.Request {
+	req := kmsg.NewPtrAlterPartitionRequest()
+	req.Version = int16(p.number(arg(d, "version", "3")))
+	req.BrokerID = int32(p.number(arg(d, "broker", "1")))
+	req.BrokerEpoch = p.number(arg(d, "epoch", fmt.Sprint(p.epoch(req.BrokerID))))
+	for line := range strings.Lines(d.Input) {
+		f := strings.Fields(line)
+		topic := kmsg.NewAlterPartitionRequestTopic()
+		topic.Topic = f[0]
+		part := kmsg.NewAlterPartitionRequestTopicPartition()
+		part.Partition = int32(p.number(f[1]))
+		if t := p.d.Working().TopicByName(f[0]); t == nil {
+			topic.TopicID = [16]byte{0xee}
+		} else {
+			topic.TopicID = t.ID
+			if now := t.Partition(part.Partition); now != nil {
+				part.LeaderEpoch, part.PartitionEpoch = now.LeaderEpoch, now.PartitionEpoch
+			}
+		}
+		var brokerEpoch int64 = -2
+		for _, pair := range f[2:] {
+			key, v, _ := strings.Cut(pair, "=")
+			switch key {
+			case "isr":
+				part.NewISR = p.ids(v, "/")
+			case "leader-epoch":
+				part.LeaderEpoch = int32(p.number(v))
+			case "partition-epoch":
+				part.PartitionEpoch = int32(p.number(v))
+			case "recovering":
+				part.LeaderRecoveryState = 1
+			case "broker-epoch":
+				brokerEpoch = p.number(v)
+			}
+		}
+		for _, id := range part.NewISR {
+			m := kmsg.NewAlterPartitionRequestTopicPartitionNewEpochISR()
+			m.BrokerID, m.BrokerEpoch = id, p.epoch(id)
+			if brokerEpoch != -2 {
+				m.BrokerEpoch = brokerEpoch
+			}
+			part.NewEpochISR = append(part.NewEpochISR, m)
+		}
+		topic.Partitions = append(topic.Partitions, part)
+		req.Topics = append(req.Topics, topic)
+	}
+	return req
+}
+
+func code(c int16, message *string) string {
+	name := "NONE"
+	if err := kerr.TypedErrorForCode(c); err != nil {
+		name = err.Message
+	}
+	if message != nil {
+		name += ": " + *message
+	}
+	return name
+}
+
+func (p *play) answer(out *strings.Builder, resp kmsg.Response) {
+	switch r := resp.(type) {
+	case *kmsg.BrokerRegistrationResponse:
+		fmt.Fprintf(out, "%s broker epoch %d\n", code(r.ErrorCode, nil), r.BrokerEpoch)
+	case *kmsg.BrokerHeartbeatResponse:
+		fmt.Fprintf(out, "%s caught up %t, fenced %t, shut down %t\n", code(r.ErrorCode, nil), r.IsCaughtUp, r.IsFenced, r.ShouldShutdown)
+	case *kmsg.UnregisterBrokerResponse:
+		fmt.Fprintf(out, "%s\n", code(r.ErrorCode, r.ErrorMessage))
+	case *kmsg.AllocateProducerIDsResponse:
+		fmt.Fprintf(out, "%s from %d, %d ids\n", code(r.ErrorCode, nil), r.ProducerIDStart, r.ProducerIDLen)
+	case *kmsg.CreateTopicsResponse:
+		for _, t := range r.Topics {
+			set := ""
+			for _, c := range t.Configs {
+				if c.Source == 1 {
+					set += fmt.Sprintf(" %s=%s", c.Name, *c.Value)
+				}
+			}
+			if t.ErrorCode != 0 && (t.Configs == nil || t.TopicID != [16]byte{}) {
+				p.t.Fatalf("a refused topic has an id or null configs: %+v", t)
+			}
+			name := t.Topic
+			if len(name) > 60 {
+				name = fmt.Sprintf("%s... (%d)", name[:10], len(name))
+			}
+			fmt.Fprintf(out, "%q %s partitions=%d factor=%d%s\n", name, strings.ReplaceAll(code(t.ErrorCode, t.ErrorMessage), strings.Repeat("x", 250), "(250 x)"), t.NumPartitions, t.ReplicationFactor, set)
+		}
+	case *kmsg.DeleteTopicsResponse:
+		// In no order.
+		var lines []string
+		for _, t := range r.Topics {
+			name := "null"
+			if t.Topic != nil {
+				name = *t.Topic
+			}
+			id := ""
+			if t.TopicID != [16]byte{} {
+				id = " with id"
+			}
+			lines = append(lines, fmt.Sprintf("%s%s %s\n", name, id, code(t.ErrorCode, t.ErrorMessage)))
+		}
+		slices.Sort(lines)
+		out.WriteString(strings.Join(lines, ""))
+	case *kmsg.CreatePartitionsResponse:
+		for _, t := range r.Topics {
+			fmt.Fprintf(out, "%s %s\n", t.Topic, code(t.ErrorCode, t.ErrorMessage))
+		}
+	case *kmsg.IncrementalAlterConfigsResponse:
+		for _, one := range r.Resources {
+			fmt.Fprintf(out, "%d:%s %s\n", one.ResourceType, one.ResourceName, code(one.ErrorCode, one.ErrorMessage))
+		}
+	case *kmsg.AlterConfigsResponse:
+		for _, one := range r.Resources {
+			fmt.Fprintf(out, "%d:%s %s\n", one.ResourceType, one.ResourceName, code(one.ErrorCode, one.ErrorMessage))
+		}
+	case *kmsg.AlterPartitionResponse:
+		if r.ErrorCode != 0 {
+			fmt.Fprintf(out, "%s\n", code(r.ErrorCode, nil))
+		}
+		for _, t := range r.Topics {
+			for _, one := range t.Partitions {
+				fmt.Fprintf(out, "%d: %s", one.Partition, code(one.ErrorCode, nil))
+				if one.ErrorCode == 0 {
+					fmt.Fprintf(out, " leader %d/%d isr %v partition epoch %d recovery %d", one.LeaderID, one.LeaderEpoch, one.ISR, one.PartitionEpoch, one.LeaderRecoveryState)
+				}
+				out.WriteString("\n")
+			}
+		}
+	}
+}
+
+// name is the topic behind an id, before or after the command.
+func (p *play) name(id [16]byte) string {
+	for _, i := range []*image.Image{p.d.Working(), p.committed} {
+		if t := i.TopicByID(id); t != nil {
+			return t.Name
+		}
+	}
+	return "?"
+}
+
+func (p *play) record(r records.Metadata) string {
+	switch r := r.(type) {
+	case *records.TopicRecord:
+		return "Topic " + r.Name
+	case *records.PartitionRecord:
+		dirs := ""
+		for _, d := range r.Directories {
+			if d != [16]byte{} {
+				dirs = " placed"
+			}
+		}
+		return fmt.Sprintf("Partition %s-%d replicas %v isr %v leader %d%s", p.name(r.TopicId), r.PartitionId, r.Replicas, r.Isr, r.Leader, dirs)
+	case *records.PartitionChangeRecord:
+		s := fmt.Sprintf("PartitionChange %s-%d", p.name(r.TopicId), r.PartitionId)
+		if r.Isr != nil {
+			s += fmt.Sprintf(" isr %v", r.Isr)
+		}
+		if r.Leader != -2 {
+			s += fmt.Sprintf(" leader %d", r.Leader)
+		}
+		if r.LeaderRecoveryState != -1 {
+			s += fmt.Sprintf(" recovery %d", r.LeaderRecoveryState)
+		}
+		return s
+	case *records.RemoveTopicRecord:
+		return "RemoveTopic " + p.name(r.TopicId)
+	case *records.ConfigRecord:
+		v := "null"
+		if r.Value != nil {
+			v = strconv.Quote(*r.Value)
+		}
+		return fmt.Sprintf("Config %d:%s %s=%s", r.ResourceType, r.ResourceName, r.Name, v)
+	case *records.RegisterBrokerRecord:
+		return fmt.Sprintf("RegisterBroker %d epoch %d fenced %t", r.BrokerId, r.BrokerEpoch, r.Fenced)
+	case *records.BrokerRegistrationChangeRecord:
+		s := fmt.Sprintf("BrokerRegistrationChange %d epoch %d", r.BrokerId, r.BrokerEpoch)
+		switch {
+		case r.Fenced > 0:
+			s += " fenced"
+		case r.Fenced < 0:
+			s += " unfenced"
+		}
+		if r.InControlledShutdown > 0 {
+			s += " in controlled shutdown"
+		}
+		return s
+	case *records.UnregisterBrokerRecord:
+		return fmt.Sprintf("UnregisterBroker %d epoch %d", r.BrokerId, r.BrokerEpoch)
+	case *records.FeatureLevelRecord:
+		return fmt.Sprintf("FeatureLevel %s %d", r.Name, r.FeatureLevel)
+	case *records.ProducerIdsRecord:
+		return fmt.Sprintf("ProducerIds broker %d next %d", r.BrokerId, r.NextProducerId)
+	}
+	return records.Name(r)
+}
+
+func (p *play) show(d *datadriven.TestData) string {
+	var out strings.Builder
+	i := p.d.Working()
+	if d.HasArg("brokers") {
+		for b := range i.Brokers() {
+			fmt.Fprintf(&out, "broker %d epoch %d fenced %t in controlled shutdown %t\n", b.ID, b.Epoch, b.Fenced, b.InControlledShutdown)
+		}
+	}
+	for _, name := range args(d, "topic") {
+		t := i.TopicByName(name)
+		if t == nil {
+			fmt.Fprintf(&out, "no topic %s\n", name)
+			continue
+		}
+		for _, part := range t.Partitions {
+			fmt.Fprintf(&out, "%s-%d replicas %v isr %v leader %d/%d partition epoch %d recovery %d\n", name, part.Index, part.Replicas, part.ISR,
+				part.Leader, part.LeaderEpoch, part.PartitionEpoch, part.LeaderRecoveryState)
+		}
+	}
+	return out.String()
+}
+
+// TestIdsDiffer: ids come from the seed, each is another one, and none begins
+// with a dash in text.
+func TestIdsDiffer(t *testing.T) {
+	seen := map[[16]byte]bool{}
+	for s := range 2000 {
+		c := chance{seed: [32]byte{byte(s), byte(s >> 8)}}
+		for range 3 {
+			id := c.uuid()
+			if seen[id] {
+				t.Fatalf("id %x twice", id)
+			}
+			seen[id] = true
+			if id[0]>>2 == 62 {
+				t.Fatalf("id %x begins with a dash", id)
+			}
+		}
+	}
+	a, b := chance{seed: [32]byte{1}}, chance{seed: [32]byte{1}}
+	if a.uuid() != b.uuid() || a.number() != b.number() {
+		t.Fatal("one seed gave two ids")
+	}
+}
+
+// TestStandstill: a controller that was stopped for long does not fence the
+// brokers whose heartbeats it could not hear.
+func TestStandstill(t *testing.T) {
+	p := &play{t: t, now: time.Unix(1000, 0), committed: image.New(), static: parseStatic(t, "")}
+	p.begin()
+	p.d.Begin(1)
+	p.d.Found("cluster", nil)
+	req := kmsg.NewPtrBrokerRegistrationRequest()
+	req.BrokerID, req.ClusterID, req.LogDirs = 1, "cluster", [][16]byte{{1}}
+	p.d.Decide(p.now, &Request{Body: req})
+	hb := kmsg.NewPtrBrokerHeartbeatRequest()
+	hb.BrokerID, hb.BrokerEpoch, hb.CurrentMetadataOffset = 1, 1, 1
+	p.d.Decide(p.now, &Request{Body: hb})
+	now := p.now.Add(time.Hour)
+	p.d.Begin(2)
+	p.d.Expire(now)
+	if p.d.Working().Broker(1).Fenced {
+		t.Fatal("fenced for the controller's own absence")
+	}
+	// Once it runs again, silence counts.
+	for range 20 {
+		now = now.Add(time.Second)
+		p.d.Expire(now)
+	}
+	if !p.d.Working().Broker(1).Fenced {
+		t.Fatal("a silent broker was not fenced")
+	}
+}
