@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"errors"
 	"fmt"
 
 	"millrace/broker/machine"
@@ -22,7 +23,8 @@ type Log interface {
 	HighWatermark() batch.Offset
 	// Read gives whole batches, at least one, beginning with the one that holds
 	// from or the first one after it; about maxBytes of them. It is only asked
-	// for offsets between Start and End. The bytes are the caller's.
+	// for offsets between Start and End. A cut batch at the end does no harm. The
+	// bytes are the caller's.
 	Read(from batch.Offset, maxBytes int) ([]byte, error)
 	// Watch has wake called, from any goroutine and under any lock, whenever the
 	// high watermark moves. wake does not block. stop ends it.
@@ -35,11 +37,14 @@ func (s *Shard) replay(m machine.Machine, b []byte, from batch.Offset) (next bat
 	next = from
 	for len(b) > 0 {
 		h, err := batch.ParseHeader(b)
+		if errors.Is(err, batch.ErrShort) {
+			return next, nil // a cut batch: read again from here
+		}
 		if err != nil {
 			return next, fmt.Errorf("reading the batch at or after offset %d: %w", next, err)
 		}
 		if h.Size() > len(b) {
-			return next, nil // a cut batch: read again from here
+			return next, nil
 		}
 		one := b[:h.Size()]
 		b = b[h.Size():]
