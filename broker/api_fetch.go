@@ -1,0 +1,392 @@
+package broker
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"millrace/broker/auth"
+	"millrace/broker/partition"
+	"millrace/broker/replica"
+	"millrace/broker/session"
+	"millrace/storage/batch"
+	"millrace/wire"
+)
+
+// Fetch (1), versions 4-18. KIP-74 (limits), KIP-98 (isolation), KIP-227
+// (sessions, v7), KIP-320 (leader epochs, v9), KIP-392 (fetching from
+// followers, v11), KIP-595 (diverging epochs, v12), KIP-516 (topic ids, v13),
+// KIP-903 (replica epochs, v15), KIP-951 (current leaders, v16), KIP-1166
+// (the follower's high watermark, v18).
+//
+// Partitions are read in the order of the request; once records were found,
+// what later ones give counts against the response's limit. A fetch that found
+// too little registers one waiter on all its partitions, looks again, and then
+// waits in the goroutine that read the request.
+
+// fetchRead is one partition of a fetch: what was asked, who serves it, and
+// what was found.
+type fetchRead struct {
+	asked session.Partition
+	topic string // "" where the topic is unknown
+	part  *partition.Partition
+	code  int16 // why it is not read at all
+	found partition.ReadResult
+	err   error
+}
+
+func (b *Broker) fetch(c *call) wire.Reply {
+	req := c.msg.(*kmsg.FetchRequest)
+	f := &fetching{b: b, c: c, req: req}
+	if code := f.begin(); code != 0 {
+		return f.refuse(code)
+	}
+	f.resolve()
+	found, settled := f.available()
+	if !settled && found < f.minBytes && req.MaxWaitMillis > 0 && len(f.reads) > 0 {
+		f.wait()
+	}
+	f.read()
+	return f.answer()
+}
+
+// fetching is one Fetch request on its way.
+type fetching struct {
+	b           *Broker
+	c           *call
+	req         *kmsg.FetchRequest
+	replica     int32
+	brokerEpoch int64 // of the replica; -1 below v15
+	session     int32 // of an incremental request
+	empty       bool  // its session was closed: nothing is left to fetch
+	maxBytes    int64
+	minBytes    int64
+	reads       []fetchRead
+}
+
+func (f *fetching) byID() bool { return f.c.Version >= 13 }
+
+func (f *fetching) key(topic string, id [16]byte, index int32) session.Key {
+	if f.byID() {
+		return session.Key{ID: id, Index: index}
+	}
+	return session.Key{Topic: topic, Index: index}
+}
+
+// begin turns the request into the list of partitions to read. The code
+// refuses the whole request.
+func (f *fetching) begin() int16 {
+	req, c := f.req, f.c
+	f.replica, f.brokerEpoch = req.ReplicaID, -1
+	if c.Version >= 15 {
+		f.replica, f.brokerEpoch = req.ReplicaState.ID, req.ReplicaState.Epoch
+	}
+	if req.IsolationLevel != 0 && req.IsolationLevel != 1 {
+		return kerr.UnknownServerError.Code
+	}
+	f.maxBytes = int64(min(req.MaxBytes, f.b.config.Int("fetch.max.bytes")))
+	f.minBytes = min(int64(req.MinBytes), f.maxBytes)
+	var asked []session.Partition
+	for i := range req.Topics {
+		t := &req.Topics[i]
+		for j := range t.Partitions {
+			p := &t.Partitions[j]
+			a := session.Partition{
+				Key: f.key(t.Topic, t.TopicID, p.Partition), CurrentLeaderEpoch: batch.LeaderEpoch(p.CurrentLeaderEpoch),
+				FetchOffset: batch.Offset(p.FetchOffset), LastFetchedEpoch: batch.LeaderEpoch(p.LastFetchedEpoch),
+				LogStart: batch.Offset(p.LogStartOffset), MaxBytes: p.PartitionMaxBytes,
+			}
+			if c.Version < 9 {
+				a.CurrentLeaderEpoch = partition.AnyEpoch
+			}
+			if c.Version < 12 {
+				a.LastFetchedEpoch = partition.AnyEpoch
+			}
+			asked = append(asked, a)
+		}
+	}
+	if c.Version < 7 {
+		f.take(session.Unique(asked))
+		return 0
+	}
+	sessions := f.b.sessions
+	if session.Full(req.SessionEpoch) {
+		if req.SessionID != session.None {
+			sessions.close(req.SessionID)
+		}
+		f.take(session.Unique(asked))
+		return 0
+	}
+	var forgotten []session.Key
+	for _, t := range req.ForgottenTopics {
+		for _, p := range t.Partitions {
+			forgotten = append(forgotten, f.key(t.Topic, t.TopicID, p))
+		}
+	}
+	ps, open, err := sessions.resume(session.ContinueRequest{
+		Now: f.b.now().UnixMilli(), ID: req.SessionID, Epoch: req.SessionEpoch, TopicIDs: f.byID(), Partitions: asked, Forgotten: forgotten,
+	})
+	if err != nil {
+		return codeOf(err)
+	}
+	f.empty = !open
+	f.session = req.SessionID
+	f.take(ps)
+	return 0
+}
+
+func (f *fetching) take(ps []session.Partition) {
+	f.reads = make([]fetchRead, len(ps))
+	for i := range ps {
+		f.reads[i].asked = ps[i]
+	}
+}
+
+// resolve finds who serves each partition, and refuses what is not served.
+func (f *fetching) resolve() {
+	c, b := f.c, f.b
+	follower := f.replica >= 0
+	for i := range f.reads {
+		r := &f.reads[i]
+		a := &r.asked
+		t := c.image.TopicByName(a.Topic)
+		if f.byID() {
+			if t = c.image.TopicByID(a.ID); t == nil {
+				r.code = kerr.UnknownTopicID.Code
+				continue
+			}
+		}
+		name := a.Topic
+		if t != nil {
+			name = t.Name
+		}
+		r.topic = name
+		switch {
+		case follower && !c.allowed(auth.ClusterAction, auth.Cluster, auth.ClusterName),
+			!follower && !c.allowed(auth.Read, auth.Topic, name):
+			r.code = kerr.TopicAuthorizationFailed.Code
+		case t == nil || a.Index < 0 || int(a.Index) >= len(t.Partitions):
+			r.code = kerr.UnknownTopicOrPartition.Code
+		case a.MaxBytes < 0:
+			r.code = kerr.UnknownServerError.Code
+		default:
+			if r.part = b.replicas.get(t.ID, a.Index); r.part == nil {
+				r.code = b.absent(t.ID, a.Index)
+			}
+		}
+	}
+}
+
+func (f *fetching) request(r *fetchRead, maxBytes int64, minOne bool) partition.ReadRequest {
+	q := partition.ReadRequest{
+		Offset: r.asked.FetchOffset, MaxBytes: int(maxBytes), MinOne: minOne,
+		CurrentLeaderEpoch: r.asked.CurrentLeaderEpoch, LastFetchedEpoch: r.asked.LastFetchedEpoch,
+		Replica: f.replica, LeaderOnly: f.c.Version < 11,
+	}
+	switch {
+	case f.replica >= 0:
+		q.Isolation = partition.ReadAll
+	case f.req.IsolationLevel == 1:
+		q.Isolation = partition.ReadCommitted
+	}
+	return q
+}
+
+// available estimates how many bytes a read would find. settled says that the
+// answer is not to wait, whatever their number: something is refused.
+func (f *fetching) available() (found int64, settled bool) {
+	for i := range f.reads {
+		r := &f.reads[i]
+		if r.code != 0 {
+			return found, true
+		}
+		q := f.request(r, int64(r.asked.MaxBytes), false)
+		n, err := r.part.Available(q)
+		if err != nil {
+			return found, true
+		}
+		found += n
+	}
+	return found, false
+}
+
+// wait returns when enough bytes are there, something is refused, or time is
+// up.
+func (f *fetching) wait() {
+	w := partition.NewWaiter()
+	for i := range f.reads {
+		r := &f.reads[i]
+		q := f.request(r, 0, false)
+		r.part.Watch(w, q.Interest())
+	}
+	defer func() {
+		for i := range f.reads {
+			f.reads[i].part.Unwatch(w)
+		}
+	}()
+	f.c.Waiting()
+	timer := time.NewTimer(time.Duration(f.req.MaxWaitMillis) * time.Millisecond)
+	defer timer.Stop()
+	for {
+		if found, settled := f.available(); settled || found >= f.minBytes {
+			return
+		}
+		select {
+		case <-w.C():
+		case <-timer.C:
+			return
+		case <-f.c.ctx.Done():
+			return
+		}
+	}
+}
+
+// read reads every partition. The first batch of the first partition that has
+// any comes whole, whatever the limits (KIP-74).
+func (f *fetching) read() {
+	left, minOne := f.maxBytes, true
+	for i := range f.reads {
+		r := &f.reads[i]
+		if r.code != 0 {
+			continue
+		}
+		limit := min(int64(r.asked.MaxBytes), max(left, 0))
+		r.found, r.err = r.part.Read(f.request(r, limit, minOne))
+		if r.err != nil {
+			continue
+		}
+		n := int64(r.found.Records.Len())
+		if n > 0 {
+			minOne = false
+		}
+		left -= n
+		f.followed(r)
+	}
+}
+
+// followed tells a partition what its follower has just been given.
+func (f *fetching) followed(r *fetchRead) {
+	if f.replica < 0 || r.found.Diverging != nil {
+		return
+	}
+	_, _, epoch := r.part.Leading()
+	r.err = r.part.FollowerFetched(epoch, replica.Fetch{
+		ID: f.replica, BrokerEpoch: f.brokerEpoch, Offset: r.asked.FetchOffset, LogStart: r.asked.LogStart, LeaderEnd: r.found.LogEnd,
+	})
+}
+
+// answer makes the reply, opening or continuing a session.
+func (f *fetching) answer() wire.Reply {
+	resp := wire.FetchResponse{}
+	results := make([]session.Result, len(f.reads))
+	for i := range f.reads {
+		r := &f.reads[i]
+		res := &results[i]
+		res.Key, res.Send = r.asked.Key, true
+		res.HighWatermark, res.LogStart = -1, -1
+		if r.code != 0 || r.err != nil {
+			res.Error = true
+			continue
+		}
+		res.HighWatermark, res.LogStart = r.found.HighWatermark, r.found.LogStart
+		res.Bytes, res.Diverging = r.found.Records.Len(), r.found.Diverging != nil
+	}
+	switch {
+	case f.c.Version < 7 || f.req.SessionEpoch == session.Final:
+	case f.req.SessionEpoch == session.Initial:
+		asked := make([]session.Partition, len(f.reads))
+		for i := range f.reads {
+			asked[i] = f.reads[i].asked
+		}
+		resp.SessionID = f.b.sessions.open(session.OpenRequest{
+			Now: f.b.now().UnixMilli(), Follower: f.replica >= 0, TopicIDs: f.byID(), Partitions: asked, Results: results, Chance: chance(),
+		})
+	case !f.empty:
+		if err := f.b.sessions.finish(f.session, f.req.SessionEpoch, results); err != nil {
+			f.release()
+			return f.refuse(codeOf(err))
+		}
+		resp.SessionID = f.session
+	}
+	var named nodes
+	for i := range f.reads {
+		r := &f.reads[i]
+		if !results[i].Send {
+			r.found.Records.Release()
+			continue
+		}
+		f.add(&resp, r, &named)
+	}
+	if f.c.Version >= 16 {
+		for _, id := range named {
+			if br := f.c.image.Broker(id); br != nil {
+				if e, ok := f.b.endpointFor(f.c.Conn, br); ok {
+					resp.Brokers = append(resp.Brokers, wire.FetchBroker{NodeID: id, Host: e.host, Port: e.port, Rack: br.Rack})
+				}
+			}
+		}
+	}
+	return wire.Reply{Body: wire.EncodeFetch(&resp, f.c.Version)}
+}
+
+// add puts one partition into the answer.
+func (f *fetching) add(resp *wire.FetchResponse, r *fetchRead, named *nodes) {
+	key := r.asked.Key
+	if n := len(resp.Topics); n == 0 || resp.Topics[n-1].Topic != key.Topic || resp.Topics[n-1].TopicID != key.ID {
+		resp.Topics = append(resp.Topics, wire.FetchTopic{Topic: key.Topic, TopicID: key.ID})
+	}
+	t := &resp.Topics[len(resp.Topics)-1]
+	p := wire.NewFetchPartition(key.Index)
+	p.HighWatermark, p.LastStableOffset, p.LogStartOffset = -1, -1, -1
+	switch {
+	case r.code != 0:
+		p.ErrorCode = r.code
+		if f.c.Version >= 4 {
+			p.AbortedTransactions = []wire.FetchAborted{}
+		}
+	case r.err != nil:
+		p.ErrorCode = codeOf(r.err)
+	default:
+		p.HighWatermark, p.LastStableOffset, p.LogStartOffset = int64(r.found.HighWatermark), int64(r.found.LastStable), int64(r.found.LogStart)
+		if f.req.IsolationLevel == 1 && f.replica < 0 {
+			p.AbortedTransactions = make([]wire.FetchAborted, len(r.found.Aborted))
+			for i, a := range r.found.Aborted {
+				p.AbortedTransactions[i] = wire.FetchAborted{ProducerID: int64(a.ProducerID), FirstOffset: int64(a.FirstOffset)}
+			}
+		}
+		if d := r.found.Diverging; d != nil {
+			p.DivergingEpoch = &wire.FetchEpochEnd{Epoch: int32(d.Epoch), EndOffset: int64(d.EndOffset)}
+		}
+		if r.found.Records.Len() > 0 {
+			p.Section = r.found.Records
+		} else {
+			r.found.Records.Release()
+		}
+	}
+	if f.c.Version >= 16 && (p.ErrorCode == kerr.NotLeaderForPartition.Code || p.ErrorCode == kerr.FencedLeaderEpoch.Code) {
+		if leader, epoch, ok := f.b.leaderOf(f.c, key.Topic, key.ID, key.Index); ok {
+			p.CurrentLeader = &wire.FetchCurrentLeader{LeaderID: leader, LeaderEpoch: epoch}
+			named.add(leader)
+		}
+	}
+	t.Partitions = append(t.Partitions, p)
+}
+
+func (f *fetching) release() {
+	for i := range f.reads {
+		f.reads[i].found.Records.Release()
+	}
+}
+
+func (f *fetching) refuse(code int16) wire.Reply {
+	return wire.Reply{Body: wire.EncodeFetch(&wire.FetchResponse{ErrorCode: code}, f.c.Version)}
+}
+
+func chance() uint32 {
+	var b [4]byte
+	rand.Read(b[:])
+	return binary.BigEndian.Uint32(b[:])
+}

@@ -1,0 +1,138 @@
+package broker
+
+import (
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"millrace/broker/auth"
+)
+
+// OffsetFetch (9), versions 0-10; v0 meant ZooKeeper and is served as v1.
+// KIP-88 (null topics: all, v2), KIP-447 (requireStable, v7), KIP-709 (many
+// groups, v8), KIP-848 (topic ids, v10).
+//
+// Whatever the version, the coordinator is asked about one group at a time in
+// the form of v8 and later; the answer is put back into the form asked for.
+
+func (b *Broker) offsetFetch(c *call, req *kmsg.OffsetFetchRequest) *kmsg.OffsetFetchResponse {
+	resp := kmsg.NewPtrOffsetFetchResponse()
+	if c.Version >= 8 {
+		for _, g := range req.Groups {
+			resp.Groups = append(resp.Groups, b.fetchOffsets(c, g, req.RequireStable))
+		}
+		return resp
+	}
+	g := kmsg.NewOffsetFetchRequestGroup()
+	g.Group = req.Group
+	if req.Topics != nil {
+		g.Topics = make([]kmsg.OffsetFetchRequestGroupTopic, 0, len(req.Topics))
+	}
+	for _, t := range req.Topics {
+		gt := kmsg.NewOffsetFetchRequestGroupTopic()
+		gt.Topic, gt.Partitions = t.Topic, t.Partitions
+		g.Topics = append(g.Topics, gt)
+	}
+	got := b.fetchOffsets(c, g, req.RequireStable)
+	resp.ErrorCode = got.ErrorCode
+	if got.ErrorCode != 0 {
+		if c.Version >= 2 {
+			return resp
+		}
+		// v0 and v1 have no top-level error: each partition bears it.
+		for _, t := range req.Topics {
+			gt := kmsg.NewOffsetFetchResponseGroupTopic()
+			gt.Topic = t.Topic
+			for _, p := range t.Partitions {
+				gt.Partitions = append(gt.Partitions, noOffset(p, got.ErrorCode))
+			}
+			got.Topics = append(got.Topics, gt)
+		}
+	}
+	for _, gt := range got.Topics {
+		t := kmsg.NewOffsetFetchResponseTopic()
+		t.Topic = gt.Topic
+		for _, gp := range gt.Partitions {
+			p := kmsg.NewOffsetFetchResponseTopicPartition()
+			p.Partition, p.Offset, p.LeaderEpoch, p.Metadata, p.ErrorCode = gp.Partition, gp.Offset, gp.LeaderEpoch, gp.Metadata, gp.ErrorCode
+			t.Partitions = append(t.Partitions, p)
+		}
+		resp.Topics = append(resp.Topics, t)
+	}
+	return resp
+}
+
+func noOffset(partition int32, code int16) kmsg.OffsetFetchResponseGroupTopicPartition {
+	p := kmsg.NewOffsetFetchResponseGroupTopicPartition()
+	p.Partition, p.Offset, p.LeaderEpoch, p.ErrorCode = partition, -1, -1, code
+	p.Metadata = kmsg.StringPtr("")
+	return p
+}
+
+func (b *Broker) fetchOffsets(c *call, g kmsg.OffsetFetchRequestGroup, stable bool) kmsg.OffsetFetchResponseGroup {
+	out := kmsg.NewOffsetFetchResponseGroup()
+	out.Group = g.Group
+	if !c.allowed(auth.Describe, auth.Group, g.Group) {
+		out.ErrorCode = kerr.GroupAuthorizationFailed.Code
+		return out
+	}
+	one := kmsg.NewPtrOffsetFetchRequest()
+	one.Version, one.RequireStable = max(8, c.Version), stable
+	asked := g
+	var refused []kmsg.OffsetFetchResponseGroupTopic
+	if g.Topics != nil {
+		asked.Topics = make([]kmsg.OffsetFetchRequestGroupTopic, 0, len(g.Topics))
+		for _, t := range g.Topics {
+			topic, code := b.committedTopic(c, t.Topic, t.TopicID)
+			if code == kerr.UnknownTopicOrPartition.Code {
+				// By name Kafka looks only at what was committed.
+				code = 0
+			}
+			if code != 0 {
+				rt := kmsg.NewOffsetFetchResponseGroupTopic()
+				rt.Topic, rt.TopicID = t.Topic, t.TopicID
+				for _, p := range t.Partitions {
+					rt.Partitions = append(rt.Partitions, noOffset(p, code))
+				}
+				refused = append(refused, rt)
+				continue
+			}
+			if topic != nil {
+				t.Topic, t.TopicID = topic.Name, topic.ID
+			}
+			asked.Topics = append(asked.Topics, t)
+		}
+	}
+	one.Groups = []kmsg.OffsetFetchRequestGroup{asked}
+	got, code := ask[*kmsg.OffsetFetchResponse](b, c, g.Group, one)
+	if code != 0 {
+		out.ErrorCode = code
+		return out
+	}
+	out = got.Groups[0]
+	out.Group = g.Group
+	if out.ErrorCode != 0 {
+		out.Topics = nil
+		return out
+	}
+	if g.Topics == nil {
+		kept := out.Topics[:0:0]
+		for _, t := range out.Topics {
+			topic := c.image.TopicByName(t.Topic)
+			if !c.allowed(auth.Read, auth.Topic, t.Topic) || (c.Version >= 10 && topic == nil) {
+				continue
+			}
+			if topic != nil {
+				t.TopicID = topic.ID
+			}
+			kept = append(kept, t)
+		}
+		out.Topics = kept
+	}
+	for i := range out.Topics {
+		if t := c.image.TopicByName(out.Topics[i].Topic); t != nil {
+			out.Topics[i].TopicID = t.ID
+		}
+	}
+	out.Topics = append(out.Topics, refused...)
+	return out
+}

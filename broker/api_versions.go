@@ -1,0 +1,71 @@
+package broker
+
+import (
+	"regexp"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"millrace/wire"
+)
+
+// ApiVersions (18), versions 0-5. KIP-35, KIP-511 (client software), KIP-584
+// (features), KIP-1242 (cluster id and node id in the request).
+//
+// The answer is made from the table in apis.go. A version not served is
+// answered in the v0 schema with UNSUPPORTED_VERSION and this API's own range,
+// so that a newer client can step down. Features are told from version 3; up
+// to version 3 a feature whose lowest level is 0 is left out (KAFKA-17492).
+
+// softwareName is what KIP-511 lets a client call itself.
+var softwareName = regexp.MustCompile(`^[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?$`)
+
+func (b *Broker) apiVersions(c *call) wire.Reply {
+	resp := kmsg.NewPtrApiVersionsResponse()
+	resp.FinalizedFeaturesEpoch = -1
+	if c.Body == nil {
+		resp.ErrorCode = kerr.UnsupportedVersion.Code
+		a := lookup(int16(kmsg.ApiVersions))
+		resp.ApiKeys = []kmsg.ApiVersionsResponseApiKey{{ApiKey: int16(a.key), MinVersion: a.told, MaxVersion: a.max}}
+		return wire.Reply{Body: wire.Encode(resp)}
+	}
+	req := c.msg.(*kmsg.ApiVersionsRequest)
+	resp.Version = c.Version
+	if c.Version >= 3 && !(softwareName.MatchString(req.ClientSoftwareName) && softwareName.MatchString(req.ClientSoftwareVersion)) {
+		resp.ErrorCode = kerr.InvalidRequest.Code
+		return wire.Reply{Body: wire.Encode(resp)}
+	}
+	if c.Version >= 5 {
+		set := req.ClusterID != nil
+		if set != (req.NodeID != -1) {
+			resp.ErrorCode = kerr.InvalidRequest.Code
+			return wire.Reply{Body: wire.Encode(resp)}
+		}
+		if set && (*req.ClusterID != c.image.ClusterID() || req.NodeID != b.nodeID) {
+			resp.ErrorCode = kerr.RebootstrapRequired.Code
+			return wire.Reply{Body: wire.Encode(resp)}
+		}
+	}
+	if c.Version >= 3 {
+		c.Conn.SoftwareName, c.Conn.SoftwareVersion = req.ClientSoftwareName, req.ClientSoftwareVersion
+	}
+	kind := b.kindOf(c.Conn.Listener)
+	for i := range table {
+		if a := &table[i]; a.on&kind != 0 {
+			resp.ApiKeys = append(resp.ApiKeys, kmsg.ApiVersionsResponseApiKey{ApiKey: int16(a.key), MinVersion: a.told, MaxVersion: a.max})
+		}
+	}
+	for _, f := range b.features {
+		if c.Version <= 3 && f.min == 0 {
+			continue
+		}
+		resp.SupportedFeatures = append(resp.SupportedFeatures, kmsg.ApiVersionsResponseSupportedFeature{Name: f.name, MinVersion: f.min, MaxVersion: f.max})
+	}
+	for _, f := range c.image.Features() {
+		if f.Level > 0 {
+			resp.FinalizedFeatures = append(resp.FinalizedFeatures, kmsg.ApiVersionsResponseFinalizedFeature{Name: f.Name, MaxVersionLevel: f.Level, MinVersionLevel: f.Level})
+		}
+	}
+	resp.FinalizedFeaturesEpoch = c.image.Offset()
+	return wire.Reply{Body: wire.Encode(resp)}
+}

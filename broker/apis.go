@@ -1,0 +1,162 @@
+package broker
+
+import (
+	"context"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.uber.org/zap"
+
+	"millrace/broker/auth"
+	"millrace/controller/image"
+	"millrace/wire"
+)
+
+// listenerKind says which of Kafka's two kinds of listener an API is served on.
+type listenerKind int8
+
+const (
+	onBroker listenerKind = 1 << iota
+	onController
+)
+
+// api is one row of the table that ApiVersions, the dispatcher and the
+// documentation are made from.
+type api struct {
+	key kmsg.Key
+	// min and max are the versions served, whole.
+	min, max int16
+	// told is the lowest version ApiVersions names where it differs from min:
+	// Kafka advertises Produce from 0 for old librdkafka (KAFKA-18659).
+	told int16
+	on   listenerKind
+	// handle executes one request on the goroutine that read it. It may block.
+	handle func(*Broker, *call) wire.Reply
+}
+
+// table lists every API that is served, by key. What is not built yet is not
+// in it.
+var table []api
+
+func init() {
+	table = []api{
+		{key: kmsg.Produce, min: 3, max: 13, told: 0, on: onBroker, handle: (*Broker).produce},
+		{key: kmsg.Fetch, min: 4, max: 18, on: onBroker, handle: (*Broker).fetch},
+		{key: kmsg.ListOffsets, min: 1, max: 11, on: onBroker, handle: answer((*Broker).listOffsets)},
+		{key: kmsg.Metadata, min: 0, max: 13, on: onBroker, handle: answer((*Broker).metadata)},
+		{key: kmsg.OffsetCommit, min: 0, max: 10, on: onBroker, handle: answer((*Broker).offsetCommit)},
+		{key: kmsg.OffsetFetch, min: 0, max: 10, on: onBroker, handle: answer((*Broker).offsetFetch)},
+		{key: kmsg.FindCoordinator, min: 0, max: 6, on: onBroker, handle: answer((*Broker).findCoordinator)},
+		{key: kmsg.JoinGroup, min: 0, max: 9, on: onBroker, handle: answer((*Broker).joinGroup)},
+		{key: kmsg.Heartbeat, min: 0, max: 4, on: onBroker, handle: answer((*Broker).heartbeat)},
+		{key: kmsg.LeaveGroup, min: 0, max: 5, on: onBroker, handle: answer((*Broker).leaveGroup)},
+		{key: kmsg.SyncGroup, min: 0, max: 5, on: onBroker, handle: answer((*Broker).syncGroup)},
+		{key: kmsg.DescribeGroups, min: 0, max: 6, on: onBroker, handle: answer((*Broker).describeGroups)},
+		{key: kmsg.ListGroups, min: 0, max: 5, on: onBroker, handle: answer((*Broker).listGroups)},
+		{key: kmsg.ApiVersions, min: 0, max: 5, on: onBroker | onController, handle: (*Broker).apiVersions},
+		{key: kmsg.CreateTopics, min: 0, max: 7, on: onBroker | onController, handle: answer((*Broker).createTopics)},
+		{key: kmsg.DeleteTopics, min: 0, max: 6, on: onBroker | onController, handle: answer((*Broker).deleteTopics)},
+		{key: kmsg.InitProducerID, min: 0, max: 5, on: onBroker, handle: answer((*Broker).initProducerID)},
+		{key: kmsg.OffsetForLeaderEpoch, min: 0, max: 4, on: onBroker, handle: answer((*Broker).offsetForLeaderEpoch)},
+		{key: kmsg.DescribeConfigs, min: 0, max: 4, on: onBroker | onController, handle: answer((*Broker).describeConfigs)},
+		{key: kmsg.CreatePartitions, min: 0, max: 3, on: onBroker | onController, handle: answer((*Broker).createPartitions)},
+		{key: kmsg.DeleteGroups, min: 0, max: 3, on: onBroker, handle: answer((*Broker).deleteGroups)},
+		{key: kmsg.IncrementalAlterConfigs, min: 0, max: 1, on: onBroker | onController, handle: answer((*Broker).incrementalAlterConfigs)},
+		{key: kmsg.DescribeCluster, min: 0, max: 2, on: onBroker | onController, handle: answer((*Broker).describeCluster)},
+	}
+	for i := range table {
+		a := &table[i]
+		if a.key != kmsg.Produce {
+			a.told = a.min
+		}
+		byKey[a.key] = a
+	}
+}
+
+// byKey finds a row of the table; API keys are small and dense.
+var byKey [128]*api
+
+func lookup(key int16) *api {
+	if key < 0 || int(key) >= len(byKey) {
+		return nil
+	}
+	return byKey[key]
+}
+
+// call is one request on its way through a handler: what came in, who asks,
+// and the image that this broker has applied.
+type call struct {
+	*wire.Request
+	ctx   context.Context
+	msg   kmsg.Request
+	image *image.Image
+	b     *Broker
+}
+
+// subject is who asks, for the authorizer.
+func (c *call) subject() auth.Subject {
+	return auth.Subject{Principal: c.Conn.Principal, Host: c.host()}
+}
+
+// host is the client's address as Kafka writes it in group members: a slash
+// and the IP.
+func (c *call) host() string { return "/" + c.Conn.Remote.Addr().Unmap().String() }
+
+func (c *call) clientID() string {
+	if c.ClientID == nil {
+		return ""
+	}
+	return *c.ClientID
+}
+
+func (c *call) allowed(op auth.Operation, t auth.ResourceType, name string) bool {
+	return c.b.authorizer.Allowed(c.subject(), auth.Action{Operation: op, Type: t, Name: name})
+}
+
+func (c *call) operations(t auth.ResourceType, name string) int32 {
+	return auth.Operations(c.b.authorizer, c.subject(), t, name)
+}
+
+// answer fits a handler that is given its decoded request and returns a
+// decoded response into the table.
+func answer[Q any, PQ interface {
+	*Q
+	kmsg.Request
+}, R kmsg.Response](f func(*Broker, *call, PQ) R) func(*Broker, *call) wire.Reply {
+	return func(b *Broker, c *call) wire.Reply {
+		q, ok := c.msg.(PQ)
+		if !ok {
+			panic("broker: the table names another request type for this key")
+		}
+		resp := f(b, c, q)
+		resp.SetVersion(c.Version)
+		return wire.Reply{Body: wire.Encode(resp)}
+	}
+}
+
+// dispatcher serves one broker's requests to package wire.
+type dispatcher struct{ b *Broker }
+
+// Serves says whether a listener answers an API in a version.
+func (d dispatcher) Serves(listener string, key, version int16) bool {
+	a := lookup(key)
+	return a != nil && a.on&d.b.kindOf(listener) != 0 && version >= a.min && version <= a.max
+}
+
+// Handle executes one request. A body that does not parse closes the
+// connection, as Kafka does.
+func (d dispatcher) Handle(ctx context.Context, r *wire.Request) wire.Reply {
+	b := d.b
+	c := &call{Request: r, ctx: ctx, b: b, image: b.applied()}
+	a := lookup(r.Key)
+	if r.Body == nil && r.Key == int16(kmsg.ApiVersions) {
+		return b.apiVersions(c)
+	}
+	msg, err := wire.Decode(r)
+	if err != nil {
+		b.refused.Warn("a request that does not parse: the connection is closed", zap.Int16("api", r.Key), zap.Int16("version", r.Version),
+			zap.Stringer("remote", r.Conn.Remote), zap.Error(err))
+		return wire.Reply{Close: true}
+	}
+	c.msg = msg
+	return a.handle(b, c)
+}

@@ -1,0 +1,129 @@
+// Package broker is one broker: it composes the rooms below it and answers
+// requests.
+//
+// broker.go starts and stops everything in a written order; publish.go turns
+// committed images into replicas and coordinators; apis.go is the one table of
+// what is served; api_*.go hold one API each, opening with its versions, KIPs
+// and behaviours. The hard decisions are made elsewhere, in pure rooms: groups
+// in broker/group, replication in broker/replica, topics and configs in
+// controller/state. Handlers authorise, look up, call, and put the outcome into
+// Kafka's words.
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"millrace/broker/auth"
+	"millrace/controller"
+	"millrace/controller/config"
+	"millrace/controller/image"
+	"millrace/controller/raftlog"
+	"millrace/storage"
+	"millrace/storage/disk"
+	"millrace/wire"
+)
+
+// Options are what a broker is made of. Config is needed; the rest has
+// defaults, which tests replace.
+type Options struct {
+	Config *config.Static
+	Logger *zap.Logger      // nil: silent
+	Level  *zap.AtomicLevel // the level of Logger, for the broker-logger resource; nil: not changeable
+
+	// Ready is called once, when produce, InitProducerId and JoinGroup would
+	// all succeed.
+	Ready func(Info)
+
+	FS         disk.FS     // nil: the real one
+	RaftLog    raftlog.Log // nil: bbolt in the metadata directory
+	Listen     func(ctx context.Context, address string) (net.Listener, error)
+	Authorizer auth.Authorizer // nil: everything is allowed
+	Now        func() time.Time
+}
+
+// Info is what a ready broker tells.
+type Info struct {
+	Bootstrap []string // HOST:PORT of each broker listener
+	NodeID    int32
+	ClusterID string
+}
+
+// Errors that stop a start, each explained in one line by its text.
+var (
+	// ErrAddressInUse: another process has the port.
+	ErrAddressInUse = errors.New("address already in use")
+	// ErrDirectoryInUse: another process has the data directory.
+	ErrDirectoryInUse = storage.ErrLocked
+	// ErrIdentity: the data directory belongs to another node or cluster.
+	ErrIdentity = storage.ErrIdentity
+)
+
+// Broker is one running broker.
+type Broker struct {
+	config     *config.Static
+	log        *zap.Logger
+	level      zap.AtomicLevel
+	now        func() time.Time
+	authorizer auth.Authorizer
+	nodeID     int32
+	features   []featureRange
+	refused    *zap.Logger // at most one line a second of each kind
+
+	store      *storage.Store
+	controller *controller.Controller
+	client     controller.Client
+	publisher  publisher
+	replicas   replicas
+	coordinators
+	producerIDs producerIDs
+	sessions    *fetchSessions
+	server      *wire.Server
+	listeners   []listener
+
+	incarnation [16]byte // random, of this life of the process
+	brokerEpoch atomic.Int64
+
+	running  context.Context // ends when the broker stops
+	halt     context.CancelFunc
+	tasks    sync.WaitGroup
+	failed   chan error
+	failOnce sync.Once
+}
+
+// featureRange is a feature this broker supports. What is not built has none.
+type featureRange struct {
+	name     string
+	min, max int16
+}
+
+// applied is the image that this broker stands for.
+func (b *Broker) applied() *image.Image { return b.publisher.current.Load() }
+
+// fail ends Run with an error; the first one counts.
+func (b *Broker) fail(err error) {
+	b.failOnce.Do(func() { b.failed <- err })
+}
+
+// Run is a broker from start to stop. It returns nil when ctx ended and the
+// broker stopped in order.
+func Run(ctx context.Context, o Options) error {
+	b, err := start(ctx, o)
+	if err != nil {
+		return err
+	}
+	var cause error
+	select {
+	case <-ctx.Done():
+	case cause = <-b.failed:
+		cause = fmt.Errorf("the broker gives up: %w", cause)
+	}
+	return errors.Join(cause, b.stop(cause == nil))
+}

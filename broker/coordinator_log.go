@@ -1,0 +1,107 @@
+package broker
+
+import (
+	"errors"
+
+	"millrace/broker/coordinator"
+	"millrace/broker/partition"
+	"millrace/storage/batch"
+	"millrace/storage/log"
+	"millrace/storage/producer"
+)
+
+// coordinatorLog is a partition of an internal topic as its coordinator's
+// driver sees it, for one leadership of this broker.
+type coordinatorLog struct {
+	part  *partition.Partition
+	epoch batch.LeaderEpoch
+}
+
+// Append is part of coordinator.Log. Only a failing disk leaves the outcome
+// unknown; every other error comes before anything is written.
+func (l *coordinatorLog) Append(b []byte) (base, last batch.Offset, err error) {
+	h, err := batch.ParseHeader(b)
+	if err != nil {
+		return 0, 0, err
+	}
+	rules := producer.Rules{Origin: producer.Coordinator, Verified: true}
+	if h.Attributes.Control() {
+		m, ok, err := batch.ParseMarker(b)
+		if err != nil {
+			return 0, 0, err
+		}
+		if ok {
+			rules.Marker = &m
+		}
+	}
+	ap, err := l.part.Append(b, h, partition.AppendOptions{LeaderEpoch: l.epoch, Acks: -1, Producer: rules})
+	if err != nil {
+		var offline *log.OfflineError
+		if errors.As(err, &offline) {
+			return 0, 0, err
+		}
+		return 0, 0, &coordinator.Refused{Code: codeOf(err), Err: err}
+	}
+	return ap.Base, ap.Last, nil
+}
+
+func (l *coordinatorLog) view() *log.View { return l.part.Log().View() }
+
+// Start is part of coordinator.Log.
+func (l *coordinatorLog) Start() batch.Offset { return l.view().LogStart() }
+
+// End is part of coordinator.Log.
+func (l *coordinatorLog) End() batch.Offset { return l.view().LogEnd() }
+
+// HighWatermark is part of coordinator.Log.
+func (l *coordinatorLog) HighWatermark() batch.Offset { return l.view().HighWatermark() }
+
+// Read is part of coordinator.Log.
+func (l *coordinatorLog) Read(from batch.Offset, maxBytes int) ([]byte, error) {
+	v := l.view()
+	s, err := v.Read(from, v.LogEnd(), maxBytes, true)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Release()
+	b := make([]byte, s.Len())
+	n, err := s.ReadAt(b, 0)
+	if n < len(b) {
+		return nil, err
+	}
+	return wholeBatches(b), nil
+}
+
+// wholeBatches drops the batch that a limit in bytes has cut at the end.
+func wholeBatches(b []byte) []byte {
+	n := 0
+	for n+batch.HeaderSize <= len(b) {
+		h, err := batch.ParseHeader(b[n:])
+		if err != nil || n+h.Size() > len(b) {
+			break
+		}
+		n += h.Size()
+	}
+	return b[:n]
+}
+
+// Watch is part of coordinator.Log.
+func (l *coordinatorLog) Watch(wake func()) (stop func()) {
+	w := partition.NewWaiter()
+	l.part.Watch(w, partition.OnHighWatermark)
+	done := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case <-w.C():
+				wake()
+			case <-done:
+				return
+			}
+		}
+	}()
+	return func() {
+		l.part.Unwatch(w)
+		close(done)
+	}
+}

@@ -1,0 +1,55 @@
+package broker
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// housekeep does what is due from time to time and belongs to no request:
+// retention, forgetting of idle producers, flushes that time demands, and the
+// checkpoints of the data directories.
+func (b *Broker) housekeep(ctx context.Context) {
+	retention := time.NewTicker(millis(int32(min(b.config.Long("log.retention.check.interval.ms"), math.MaxInt32))))
+	defer retention.Stop()
+	producers := time.NewTicker(millis(b.config.Int("producer.id.expiration.check.interval.ms")))
+	defer producers.Stop()
+	expire := time.NewTicker(expireInterval)
+	defer expire.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-retention.C:
+			b.retain()
+		case <-producers.C:
+			b.retain()
+		case <-expire.C:
+			for _, p := range b.replicas.all() {
+				p.Expire()
+			}
+			if err := b.store.Housekeep(b.now()); err != nil {
+				b.refused.Error("housekeeping of the data directories failed", zap.Error(err))
+			}
+		}
+	}
+}
+
+// expireInterval is how often partitions look at the clock for lagging
+// followers and flushes that are due.
+const expireInterval = time.Second
+
+func (b *Broker) retain() {
+	producerMs := b.config.Long("producer.id.expiration.ms")
+	for _, p := range b.replicas.all() {
+		gone, err := p.Housekeep(producerMs)
+		for _, why := range gone {
+			b.log.Info("retention", zap.Stringer("partition", p), zap.String("removed", why))
+		}
+		if err != nil {
+			b.log.Error("retention failed", zap.Stringer("partition", p), zap.Error(err))
+		}
+	}
+}

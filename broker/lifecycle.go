@@ -1,0 +1,351 @@
+package broker
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"millrace/broker/auth"
+	"millrace/broker/coordinator"
+	"millrace/broker/group"
+	"millrace/broker/machine"
+	"millrace/broker/partition"
+	"millrace/controller"
+	"millrace/controller/config"
+	"millrace/controller/image"
+	"millrace/controller/raftlog"
+	"millrace/storage"
+	"millrace/storage/disk"
+	"millrace/wire"
+)
+
+// metadataVersion is the range of metadata.version this broker stands for
+// (Kafka 3.3-IV3 to 4.4-IV2). Other features appear here when they are built.
+var builtFeatures = []featureRange{{"metadata.version", 7, 33}}
+
+// waitForReplication is how long a stopping broker lets acks=all wait.
+const waitForReplication = 5 * time.Second
+
+// start brings a broker up to where it is ready. The order is: addresses (a
+// taken port shows before anything is touched), data directories, metadata,
+// registration, replicas and coordinators through the first images, then the
+// network. Whoever connects earlier waits in the backlog and never sees a
+// broker that is half there.
+func start(ctx context.Context, o Options) (b *Broker, err error) {
+	b = newBroker(o)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.stop(false))
+		}
+	}()
+	listen := o.Listen
+	if listen == nil {
+		listen = listenTCP
+	}
+	if err := b.bind(ctx, listen); err != nil {
+		return b, err
+	}
+	if err := b.openStore(o); err != nil {
+		return b, err
+	}
+	if err := b.startController(o); err != nil {
+		return b, err
+	}
+	src := b.controller.Source()
+	b.publisher.current.Store(image.New())
+	if err := b.publisher.catchUp(ctx, src); err != nil {
+		return b, fmt.Errorf("waiting for the cluster's metadata: %w", err)
+	}
+	b.putAsideStrays()
+	b.background(func(ctx context.Context) { b.publisher.run(ctx, src) })
+	if err := b.register(ctx); err != nil {
+		return b, err
+	}
+	if err := b.store.WriteMeta(b.applied().ClusterID(), b.nodeID); err != nil {
+		return b, err
+	}
+	if err := b.producerIDs.fill(ctx); err != nil {
+		return b, fmt.Errorf("waiting for producer ids: %w", err)
+	}
+	if err := b.awaitCoordinators(ctx); err != nil {
+		return b, err
+	}
+	b.background(b.heartbeats)
+	b.background(b.housekeep)
+	b.serve()
+	if o.Ready != nil {
+		o.Ready(Info{Bootstrap: b.bootstrap(), NodeID: b.nodeID, ClusterID: b.applied().ClusterID()})
+	}
+	return b, nil
+}
+
+func newBroker(o Options) *Broker {
+	b := &Broker{config: o.Config, log: o.Logger, now: o.Now, authorizer: o.Authorizer, nodeID: o.Config.NodeID(), features: builtFeatures, failed: make(chan error, 1)}
+	if b.log == nil {
+		b.log = zap.NewNop()
+	}
+	if b.now == nil {
+		b.now = time.Now
+	}
+	if b.authorizer == nil {
+		b.authorizer = auth.AllowAll{}
+	}
+	b.level = zap.NewAtomicLevel()
+	if o.Level != nil {
+		b.level = *o.Level
+	}
+	b.refused = b.log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core {
+		return zapcore.NewSamplerWithOptions(c, time.Second, 1, 0)
+	}))
+	b.publisher.b, b.publisher.waiters = b, map[int64][]chan struct{}{}
+	b.replicas.b, b.replicas.at, b.replicas.offline = b, map[replicaKey]*partition.Partition{}, map[replicaKey]error{}
+	b.coordinators.b, b.coordinators.shards, b.coordinators.epochs = b, map[int32]*coordinator.Shard{}, map[int32]int32{}
+	b.producerIDs.allot = b.allotProducerIDs
+	b.sessions = newFetchSessions(int(b.config.Int("max.incremental.fetch.session.cache.slots")))
+	rand.Read(b.incarnation[:])
+	b.running, b.halt = context.WithCancel(context.Background())
+	return b
+}
+
+func (b *Broker) openStore(o Options) error {
+	fs := o.FS
+	if fs == nil {
+		fs = disk.OS{}
+	}
+	store, err := storage.Open(storage.StoreOptions{
+		Dirs: b.config.LogDirs(), FS: fs, Now: b.now, Logger: b.log.Named("storage"),
+		NodeID: b.nodeID,
+	})
+	if err != nil {
+		return err
+	}
+	b.store = store
+	return nil
+}
+
+func (b *Broker) startController(o Options) error {
+	rl := o.RaftLog
+	if rl == nil {
+		opened, err := raftlog.Open(filepath.Join(b.config.MetadataLogDir(), "__cluster_metadata-0"))
+		if err != nil {
+			return fmt.Errorf("opening the metadata: %w", err)
+		}
+		rl = opened
+	}
+	c, err := controller.Start(b.running, controller.Options{
+		NodeID: b.nodeID, ClusterID: b.store.ClusterID(), Directory: b.store.DirectoryID(), RaftLog: rl,
+		Static: b.config, Logger: b.log.Named("controller"), Now: b.now, OwnAddress: b.isOwnAddress,
+	})
+	if err != nil {
+		return err
+	}
+	b.controller, b.client = c, c.Client()
+	b.background(func(ctx context.Context) {
+		select {
+		case <-c.Done():
+			if err := c.Err(); err != nil {
+				b.fail(err)
+			}
+		case <-ctx.Done():
+		}
+	})
+	return nil
+}
+
+// background runs something until the broker stops; stop waits for it.
+func (b *Broker) background(f func(ctx context.Context)) {
+	b.tasks.Add(1)
+	go func() {
+		defer b.tasks.Done()
+		f(b.running)
+	}()
+}
+
+// register tells the cluster of this broker's new life and waits until the
+// image that says so is applied. The new broker epoch ends every leadership
+// held under the old one.
+func (b *Broker) register(ctx context.Context) error {
+	req := kmsg.NewPtrBrokerRegistrationRequest()
+	req.Version = req.MaxVersion()
+	req.BrokerID, req.ClusterID = b.nodeID, b.applied().ClusterID()
+	req.IncarnationID = b.incarnation
+	req.Rack = b.config.Rack()
+	req.PreviousBrokerEpoch = -1
+	req.LogDirs = b.store.DirectoryIDs()
+	for i := range b.listeners {
+		if b.listeners[i].kind == onBroker {
+			req.Listeners = append(req.Listeners, b.listeners[i].registered())
+		}
+	}
+	for _, f := range b.features {
+		bf := kmsg.NewBrokerRegistrationRequestFeature()
+		bf.Name, bf.MinSupportedVersion, bf.MaxSupportedVersion = f.name, f.min, f.max
+		req.Features = append(req.Features, bf)
+	}
+	got, err := b.change(ctx, "", req, startTimeout)
+	if err != nil {
+		return fmt.Errorf("registering with the controller: %w", err)
+	}
+	resp := got.(*kmsg.BrokerRegistrationResponse)
+	if err := kerr.ErrorForCode(resp.ErrorCode); err != nil {
+		return fmt.Errorf("registering with the controller: %w", err)
+	}
+	b.brokerEpoch.Store(resp.BrokerEpoch)
+	return b.heartbeat1(ctx, startTimeout)
+}
+
+// heartbeat1 sends one heartbeat to the controller and waits for what it
+// changes: the first one ends the fence.
+func (b *Broker) heartbeat1(ctx context.Context, timeout time.Duration) error {
+	req := kmsg.NewPtrBrokerHeartbeatRequest()
+	req.Version = req.MaxVersion()
+	req.BrokerID, req.BrokerEpoch, req.CurrentMetadataOffset = b.nodeID, b.brokerEpoch.Load(), b.applied().Offset()
+	got, err := b.change(ctx, "", req, timeout)
+	if err != nil {
+		return fmt.Errorf("telling the controller that this broker lives: %w", err)
+	}
+	return kerr.ErrorForCode(got.(*kmsg.BrokerHeartbeatResponse).ErrorCode)
+}
+
+func (b *Broker) heartbeats(ctx context.Context) {
+	tick := time.NewTicker(millis(b.config.Int("broker.heartbeat.interval.ms")))
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if err := b.heartbeat1(ctx, millis(b.config.Int("broker.session.timeout.ms"))); err != nil && ctx.Err() == nil {
+				b.log.Warn("a heartbeat to the controller failed", zap.Error(err))
+			}
+		}
+	}
+}
+
+// awaitCoordinators waits until every shard has loaded.
+func (b *Broker) awaitCoordinators(ctx context.Context) error {
+	for _, shard := range b.coordinators.all() {
+		for !shard.Loaded() {
+			select {
+			case <-time.After(time.Millisecond):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	}
+	return nil
+}
+
+func (b *Broker) serve() {
+	var reserved []string
+	for i := range b.listeners {
+		if l := &b.listeners[i]; l.kind == onController || l.name == b.config.InterBrokerListener() && len(b.listeners) > 1 {
+			reserved = append(reserved, l.name)
+		}
+	}
+	b.server = wire.NewServer(wire.ServerOptions{
+		Handler: dispatcher{b}, Logger: b.log.Named("wire"),
+		MaxRequestBytes:   b.config.Int("socket.request.max.bytes"),
+		Budget:            b.config.Long("queued.max.request.bytes"),
+		IdleTimeout:       time.Duration(b.config.Long("connections.max.idle.ms")) * time.Millisecond,
+		Limits:            b.connectionLimits(),
+		ReservedListeners: reserved,
+		SendBuffer:        int(b.config.Int("socket.send.buffer.bytes")),
+		ReceiveBuffer:     int(b.config.Int("socket.receive.buffer.bytes")),
+	})
+	for i := range b.listeners {
+		for _, socket := range b.listeners[i].sockets {
+			name := b.listeners[i].name
+			b.background(func(ctx context.Context) {
+				if err := b.server.Serve(ctx, name, socket); err != nil && ctx.Err() == nil {
+					b.fail(fmt.Errorf("listener %s: %w", name, err))
+				}
+			})
+		}
+	}
+}
+
+// stop ends a broker in the opposite order: the network drains, coordinators
+// and housekeeping end, the metadata closes, logs are flushed and marked clean.
+// It is also the way out of a start that failed half-way.
+func (b *Broker) stop(clean bool) error {
+	var errs []error
+	if b.server != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), waitForReplication)
+		if err := b.server.Drain(ctx); err != nil {
+			b.log.Warn("connections were cut", zap.Error(err))
+		}
+		cancel()
+	} else {
+		for i := range b.listeners {
+			for _, socket := range b.listeners[i].sockets {
+				socket.Close()
+			}
+		}
+	}
+	b.coordinators.stop()
+	b.halt()
+	b.tasks.Wait()
+	if b.controller != nil {
+		errs = append(errs, b.controller.Stop())
+	}
+	for _, p := range b.replicas.all() {
+		p.Close()
+	}
+	if b.store != nil {
+		errs = append(errs, b.store.Close(clean))
+	}
+	return errors.Join(errs...)
+}
+
+// uuidText is a UUID as Kafka prints it.
+func uuidText(id [16]byte) string { return base64.RawURLEncoding.EncodeToString(id[:]) }
+
+// connectionLimits are the listeners' limits, as configured.
+func (b *Broker) connectionLimits() wire.Limits {
+	return wire.Limits{MaxConnections: int(b.config.Int("max.connections")), MaxConnectionsPerIP: int(b.config.Int("max.connections.per.ip"))}
+}
+
+// putAsideStrays renames what lies in the data directories and is no replica of
+// this broker's, as Kafka does: it may be of a topic that was deleted while the
+// broker was down.
+func (b *Broker) putAsideStrays() {
+	for _, f := range b.store.Unopened() {
+		b.log.Warn("a partition on disk is not assigned to this broker: it is put aside", zap.String("topic", f.Topic), zap.Int32("partition", f.Partition))
+		if err := b.store.PutAside(f.Topic, f.Partition); err != nil {
+			b.log.Error("putting a stray partition aside failed", zap.String("topic", f.Topic), zap.Int32("partition", f.Partition), zap.Error(err))
+		}
+	}
+}
+
+// isOwnAddress says whether a configured controller address is this node's.
+func (b *Broker) isOwnAddress(a config.Address) bool {
+	for i := range b.listeners {
+		l := &b.listeners[i]
+		if l.kind == onController && l.port == a.Port {
+			return true
+		}
+	}
+	return false
+}
+
+// newGroupMachine makes the machine of a coordinator's shard.
+func (b *Broker) newGroupMachine() machine.Machine {
+	ms := func(key string) time.Duration { return time.Duration(b.config.Long(key)) * time.Millisecond }
+	return group.New(group.Config{
+		MinSessionTimeout: ms("group.min.session.timeout.ms"), MaxSessionTimeout: ms("group.max.session.timeout.ms"),
+		InitialRebalanceDelay: ms("group.initial.rebalance.delay.ms"), MaxSize: int(b.config.Int("group.max.size")),
+		OffsetsRetention:       time.Duration(b.config.Int("offsets.retention.minutes")) * time.Minute,
+		RetentionCheckInterval: ms("offsets.retention.check.interval.ms"),
+		OffsetMetadataMaxBytes: int(b.config.Int("offset.metadata.max.bytes")),
+	})
+}

@@ -1,0 +1,139 @@
+package broker
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"millrace/controller"
+	"millrace/controller/config"
+	"millrace/controller/image"
+)
+
+// publisher turns committed images into a broker: one goroutine applies each
+// image in a written order (configs, removals, followers, leaders,
+// coordinators) and then stores it as the applied one. Handlers read the
+// applied image, never a newer one, so what an image names is there.
+type publisher struct {
+	b       *Broker
+	current atomic.Pointer[image.Image]
+	after   int64 // the offset of the newest image taken; the publisher's goroutine's own
+
+	mu      sync.Mutex
+	waiters map[int64][]chan struct{} // by the offset they wait for
+}
+
+// catchUp applies images until one names the cluster: the first record of its
+// first leader.
+func (p *publisher) catchUp(ctx context.Context, src controller.Source) error {
+	for p.after = -1; p.current.Load().ClusterID() == ""; {
+		if err := p.next(ctx, src); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// run applies images until ctx ends.
+func (p *publisher) run(ctx context.Context, src controller.Source) {
+	for {
+		if err := p.next(ctx, src); err != nil {
+			if ctx.Err() == nil {
+				p.b.fail(err)
+			}
+			return
+		}
+	}
+}
+
+func (p *publisher) next(ctx context.Context, src controller.Source) error {
+	u, err := src.Next(ctx, p.after)
+	if err != nil {
+		return err
+	}
+	p.apply(u)
+	p.after = u.Image.Offset()
+	return nil
+}
+
+func (p *publisher) apply(u controller.Update) {
+	b, old := p.b, p.current.Load()
+	b.applyConfigs(old, u)
+	for _, t := range u.Delta.DeletedTopics {
+		b.coordinators.removeTopic(t.Name)
+		b.replicas.removeTopic(t.Name, t.ID)
+	}
+	b.replicas.assign(u.Image, u.Delta.Topics)
+	b.coordinators.imageChanged(u.Image, u.Delta)
+	p.current.Store(u.Image)
+
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for offset, list := range p.waiters {
+		if offset <= u.Image.Offset() {
+			for _, ch := range list {
+				close(ch)
+			}
+			delete(p.waiters, offset)
+		}
+	}
+}
+
+// wait returns when the image at offset, or a later one, has been applied.
+func (p *publisher) wait(ctx context.Context, offset int64) error {
+	p.mu.Lock()
+	if p.current.Load().Offset() >= offset {
+		p.mu.Unlock()
+		return nil
+	}
+	ch := make(chan struct{})
+	p.waiters[offset] = append(p.waiters[offset], ch)
+	p.mu.Unlock()
+	select {
+	case <-ch:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// applyConfigs gives changed topic configs to the partitions they govern. A
+// change of the broker's own or the cluster's defaults touches every topic.
+func (b *Broker) applyConfigs(old *image.Image, u controller.Update) {
+	every := false
+	for _, r := range u.Delta.Configs {
+		switch {
+		case r.Type == image.TopicResource:
+			if t := old.TopicByName(r.Name); t != nil {
+				b.replicas.configure(t, b.topicConfig(u.Image, r.Name))
+			}
+		case r.Type == image.BrokerResource && (r.Name == "" || r.Name == itoa(b.nodeID)):
+			every = true
+			b.applyBrokerConfigs(u.Image)
+		}
+	}
+	if every {
+		for t := range old.Topics() {
+			b.replicas.configure(t, b.topicConfig(u.Image, t.Name))
+		}
+	}
+}
+
+// topicConfig is what governs a topic: its own configs over the broker's
+// dynamic ones, the cluster's dynamic defaults, and the static file.
+func (b *Broker) topicConfig(img *image.Image, name string) *config.TopicConfig {
+	tc, err := config.Topic(b.config, dynamic(img, image.BrokerResource, ""), dynamic(img, image.BrokerResource, itoa(b.nodeID)), dynamic(img, image.TopicResource, name))
+	if err != nil {
+		// The controller checked every value before it wrote it.
+		panic("broker: committed configs of topic " + name + " do not hold: " + err.Error())
+	}
+	return tc
+}
+
+// applyBrokerConfigs takes over what changed in the broker's own dynamic
+// configs; topic defaults among them reach the topics by themselves.
+func (b *Broker) applyBrokerConfigs(*image.Image) {
+	if b.server != nil {
+		b.server.SetLimits(b.connectionLimits())
+	}
+}

@@ -1,0 +1,185 @@
+package broker
+
+import (
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"go.uber.org/zap"
+
+	"millrace/broker/partition"
+	"millrace/broker/replica"
+	"millrace/controller/config"
+	"millrace/controller/image"
+	"millrace/storage/batch"
+)
+
+// replicas holds this broker's partitions.
+type replicas struct {
+	b  *Broker
+	mu sync.RWMutex
+	at map[replicaKey]*partition.Partition
+	// offline are the replicas whose log did not open; they are tried again at
+	// the next start.
+	offline map[replicaKey]error
+}
+
+type replicaKey struct {
+	topic [16]byte
+	index int32
+}
+
+// get finds a local replica.
+func (r *replicas) get(topic [16]byte, index int32) *partition.Partition {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.at[replicaKey{topic, index}]
+}
+
+// broken says whether a replica is here, but its log did not open.
+func (r *replicas) broken(topic [16]byte, index int32) bool {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.offline[replicaKey{topic, index}] != nil
+}
+
+// all lists the local replicas in no order.
+func (r *replicas) all() []*partition.Partition {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	list := make([]*partition.Partition, 0, len(r.at))
+	for _, p := range r.at {
+		list = append(list, p)
+	}
+	return list
+}
+
+func (r *replicas) configure(t *image.Topic, tc *config.TopicConfig) {
+	for _, p := range t.Partitions {
+		if part := r.get(t.ID, p.Index); part != nil {
+			part.SetConfig(tc)
+		}
+	}
+}
+
+func (r *replicas) removeTopic(name string, id [16]byte) {
+	r.mu.Lock()
+	var gone []*partition.Partition
+	for k, p := range r.at {
+		if k.topic == id {
+			gone = append(gone, p)
+			delete(r.at, k)
+		}
+	}
+	r.mu.Unlock()
+	for _, p := range gone {
+		p.Close()
+		if err := r.b.store.Delete(name, p.Index()); err != nil {
+			r.b.log.Error("a deleted partition's files stay behind", zap.String("topic", name), zap.Int32("partition", p.Index()), zap.Error(err))
+		}
+	}
+}
+
+// assign brings the replicas of changed topics in line with the image:
+// followers first, then leaders.
+func (r *replicas) assign(img *image.Image, topics []string) {
+	for _, leaders := range []bool{false, true} {
+		for _, name := range topics {
+			t := img.TopicByName(name)
+			if t == nil {
+				continue
+			}
+			for _, p := range t.Partitions {
+				if (p.Leader == r.b.nodeID) != leaders || !hosts(p, r.b.nodeID) {
+					continue
+				}
+				r.assignOne(img, t, p)
+			}
+		}
+	}
+}
+
+func hosts(p *image.Partition, node int32) bool {
+	for _, id := range p.Replicas {
+		if id == node {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *replicas) assignOne(img *image.Image, t *image.Topic, p *image.Partition) {
+	part := r.get(t.ID, p.Index)
+	if part == nil {
+		if r.broken(t.ID, p.Index) {
+			return
+		}
+		tc := r.b.topicConfig(img, t.Name)
+		opened, err := r.b.openPartition(t, p, tc)
+		if err != nil {
+			r.mu.Lock()
+			r.offline[replicaKey{t.ID, p.Index}] = err
+			r.mu.Unlock()
+			r.b.log.Error("a partition's log does not open: it is offline here", zap.String("topic", t.Name), zap.Int32("partition", p.Index), zap.Error(err))
+			return
+		}
+		part = opened
+		r.mu.Lock()
+		r.at[replicaKey{t.ID, p.Index}] = part
+		r.mu.Unlock()
+	}
+	if err := r.b.take(img, part, p); err != nil {
+		r.b.log.Error("a partition does not take its new role", zap.String("topic", t.Name), zap.Int32("partition", p.Index), zap.Error(err))
+	}
+}
+
+// openPartition opens a replica's log, or makes a new one, which has no files
+// before its first append.
+func (b *Broker) openPartition(t *image.Topic, p *image.Partition, tc *config.TopicConfig) (*partition.Partition, error) {
+	l, err := b.store.Log(t.Name, t.ID, p.Index, partition.LogConfig(tc))
+	if err != nil {
+		return nil, err
+	}
+	return partition.New(partition.Options{
+		Log: l, Topic: t.Name, ID: t.ID, Index: p.Index, Self: b.nodeID, Config: tc,
+		LagMax: time.Duration(b.config.Long("replica.lag.time.max.ms")) * time.Millisecond, Now: b.now,
+	}), nil
+}
+
+// take gives a replica the role that an image says.
+func (b *Broker) take(img *image.Image, part *partition.Partition, p *image.Partition) error {
+	a := partition.Assignment{LeaderID: p.Leader, LeaderEpoch: batch.LeaderEpoch(p.LeaderEpoch), PartitionEpoch: p.PartitionEpoch, ISR: p.ISR}
+	for _, id := range p.Replicas {
+		r := replica.Broker{ID: id, Epoch: -1}
+		if br := img.Broker(id); br != nil {
+			r.Epoch, r.Live = br.Epoch, br.Active()
+		}
+		a.Brokers = append(a.Brokers, r)
+	}
+	if p.Leader == b.nodeID {
+		return part.BecomeLeader(a)
+	}
+	return part.BecomeFollower(a)
+}
+
+// absent is why a partition is not here: it is another broker's, or its log did
+// not open.
+func (b *Broker) absent(id [16]byte, index int32) int16 {
+	if b.replicas.broken(id, index) {
+		return kerr.KafkaStorageError.Code
+	}
+	return kerr.NotLeaderForPartition.Code
+}
+
+// leaderOf says who leads a partition, by the applied image (KIP-951).
+func (b *Broker) leaderOf(c *call, name string, id [16]byte, index int32) (leader, epoch int32, ok bool) {
+	t := c.image.TopicByName(name)
+	if id != ([16]byte{}) {
+		t = c.image.TopicByID(id)
+	}
+	if t == nil || index < 0 || int(index) >= len(t.Partitions) {
+		return 0, 0, false
+	}
+	p := t.Partitions[index]
+	return p.Leader, p.LeaderEpoch, p.Leader >= 0
+}
