@@ -1,0 +1,659 @@
+// Package disktest is a disk for tests: in memory, and able to do what real disks do at the worst moment. It can lose
+// power, keeping of what was not synced nothing, everything, or a torn part of it; fail an operation; forget to sync
+// while saying it did; and it writes down what was done to it.
+//
+// It is not a model of one file system but of what POSIX lets any of them do: the bytes of a file are durable after its
+// Sync, the names in a directory after SyncDir, and until then writes reach the platter in any order and in pieces of a
+// sector. Only changes of one directory keep their order, as every journal keeps it.
+package disktest
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"millrace/storage/disk"
+)
+
+// ErrStopped is what every operation gets once the power is gone, and what files opened before a crash get after it.
+var ErrStopped = errors.New("disktest: the power is gone")
+
+// FS is the disk. Its methods may be called concurrently.
+type FS struct {
+	mu         sync.Mutex
+	root       *node
+	generation int
+	locks      map[string]bool
+	now        func() time.Time
+
+	ops     int // changing operations so far
+	stopAt  int // 0: never
+	stopped bool
+	failAt  int // 0: never
+	failure error
+	refuse  func(op, name string) error
+	deaf    func(op, name string) bool
+
+	tracing bool
+	trace   []string
+}
+
+var _ disk.FS = (*FS)(nil)
+
+// New makes an empty disk.
+func New() *FS { return &FS{root: newDir(), locks: map[string]bool{}, now: time.Now} }
+
+// node is a file or a directory.
+type node struct {
+	dir bool
+
+	// A directory: what it holds, what of that is durable, and what was done since.
+	names, durable map[string]*node
+	changes        []change
+
+	// A file: its bytes, those that are durable, and what was done since.
+	now, synced content
+	writes      []write
+	modified    time.Time
+}
+
+// change is one change of a directory: a name taken away, a name given, or both at once.
+type change struct {
+	gone  string // "": none
+	given string
+	node  *node
+}
+
+// write is one change of a file's bytes; cut says that it sets the length instead.
+type write struct {
+	off int64
+	b   []byte
+	cut bool
+}
+
+func newDir() *node {
+	return &node{dir: true, names: map[string]*node{}, durable: map[string]*node{}}
+}
+
+func (n *node) do(c change) {
+	n.changes = append(n.changes, c)
+	apply(n.names, c)
+}
+
+func apply(names map[string]*node, c change) {
+	if c.gone != "" {
+		delete(names, c.gone)
+	}
+	if c.given != "" {
+		names[c.given] = c.node
+	}
+}
+
+// Ops is how many changing operations were asked for: writes, cuts, syncs, and every change of a name.
+func (f *FS) Ops() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.ops
+}
+
+// StopAt takes the power away at the n-th changing operation from now on, which is not done any more; 0: never.
+func (f *FS) StopAt(n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.stopAt = 0
+	if n > 0 {
+		f.stopAt = f.ops + n
+	}
+}
+
+// Stopped says whether the power is gone.
+func (f *FS) Stopped() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.stopped
+}
+
+// FailAt makes the n-th changing operation from now on fail, once; half of what a write brings is then written.
+func (f *FS) FailAt(n int, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.failAt, f.failure = 0, err
+	if n > 0 {
+		f.failAt = f.ops + n
+	}
+}
+
+// Refuse asks, before each operation (also those that change nothing), for an error to answer it with; nil: none.
+func (f *FS) Refuse(why func(op, name string) error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.refuse = why
+}
+
+// Deaf makes operations that it names succeed without being done: "sync", "syncdir", "truncate".
+func (f *FS) Deaf(to func(op, name string) bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.deaf = to
+}
+
+// Trace begins to write down the changing operations.
+func (f *FS) Trace() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.tracing, f.trace = true, nil
+}
+
+// Done returns the operations since Trace, one a line.
+func (f *FS) Done() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.trace)
+}
+
+// Crash makes the disk what it is after the power came back. Of what was not durable nothing is left if chance is nil;
+// otherwise chance decides, sector by sector. Files and locks of before are dead.
+func (f *FS) Crash(chance *rand.Rand) {
+	f.crash(func(n *node) { n.settle(chance) })
+}
+
+// Kill makes the disk what it is after the process died and the machine did not: everything is still there, and files
+// and locks of before are dead.
+func (f *FS) Kill() { f.crash(func(n *node) { n.keep() }) }
+
+func (f *FS) crash(settle func(*node)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	settle(f.root)
+	f.generation++
+	f.locks = map[string]bool{}
+	f.stopped, f.stopAt, f.failAt = false, 0, 0
+}
+
+func (n *node) keep() {
+	if !n.dir {
+		n.synced, n.writes = n.now.clone(), nil
+		return
+	}
+	n.durable, n.changes = maps.Clone(n.names), nil
+	for _, c := range n.names {
+		c.keep()
+	}
+}
+
+// settle decides what of a node survives.
+func (n *node) settle(chance *rand.Rand) {
+	if !n.dir {
+		for _, w := range n.writes {
+			if chance == nil || chance.IntN(3) == 0 {
+				continue
+			}
+			n.synced.tear(w, chance)
+		}
+		n.now, n.writes = n.synced.clone(), nil
+		return
+	}
+	kept := 0
+	if chance != nil && len(n.changes) > 0 {
+		kept = chance.IntN(len(n.changes) + 1)
+	}
+	for _, c := range n.changes[:kept] {
+		apply(n.durable, c)
+	}
+	n.names, n.changes = maps.Clone(n.durable), nil
+	for _, name := range slices.Sorted(maps.Keys(n.names)) {
+		n.names[name].settle(chance)
+	}
+}
+
+// begin counts a changing operation and says whether it is to be done; half: a write is done half and then fails.
+func (f *FS) begin(op, name, detail string) (half bool, err error) {
+	if f.stopped {
+		return false, ErrStopped
+	}
+	if f.refuse != nil {
+		if err := f.refuse(op, name); err != nil {
+			return false, &fs.PathError{Op: op, Path: name, Err: err}
+		}
+	}
+	f.ops++
+	if f.ops == f.stopAt {
+		f.stopped = true
+		return false, ErrStopped
+	}
+	if f.tracing {
+		f.trace = append(f.trace, strings.TrimRight(op+" "+name+" "+detail, " "))
+	}
+	if f.ops == f.failAt {
+		f.failAt = 0
+		return true, &fs.PathError{Op: op, Path: name, Err: f.failure}
+	}
+	return false, nil
+}
+
+// look checks an operation that changes nothing.
+func (f *FS) look(op, name string) error {
+	if f.stopped {
+		return ErrStopped
+	}
+	if f.refuse != nil {
+		if err := f.refuse(op, name); err != nil {
+			return &fs.PathError{Op: op, Path: name, Err: err}
+		}
+	}
+	return nil
+}
+
+func split(name string) []string {
+	name = strings.Trim(path.Clean(name), "/")
+	if name == "" || name == "." {
+		return nil
+	}
+	return strings.Split(name, "/")
+}
+
+// find walks to a node; nil if it is not there.
+func (f *FS) find(name string) *node {
+	n := f.root
+	for _, part := range split(name) {
+		if n == nil || !n.dir {
+			return nil
+		}
+		n = n.names[part]
+	}
+	return n
+}
+
+// parentOf walks to the directory of a name.
+func (f *FS) parentOf(op, name string) (*node, string, error) {
+	parts := split(name)
+	if len(parts) == 0 {
+		return nil, "", &fs.PathError{Op: op, Path: name, Err: fs.ErrInvalid}
+	}
+	d := f.find(strings.Join(parts[:len(parts)-1], "/"))
+	if d == nil || !d.dir {
+		return nil, "", &fs.PathError{Op: op, Path: name, Err: fs.ErrNotExist}
+	}
+	return d, parts[len(parts)-1], nil
+}
+
+// Open implements disk.FS.
+func (f *FS) Open(name string, flag disk.Flag) (disk.File, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.look("open", name); err != nil {
+		return nil, err
+	}
+	d, base, err := f.parentOf("open", name)
+	if err != nil {
+		return nil, err
+	}
+	n := d.names[base]
+	switch {
+	case n == nil && flag&disk.Create == 0:
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	case n == nil:
+		if _, err := f.begin("create", name, ""); err != nil {
+			return nil, err
+		}
+		n = &node{modified: f.now()}
+		d.do(change{given: base, node: n})
+	case n.dir:
+		return nil, &fs.PathError{Op: "open", Path: name, Err: errors.New("is a directory")}
+	case flag&disk.Create != 0 && flag&disk.Exclusive != 0:
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrExist}
+	case flag&disk.Truncated != 0 && n.now.size > 0:
+		if _, err := f.begin("truncate", name, "0"); err != nil {
+			return nil, err
+		}
+		n.write(write{cut: true})
+	}
+	return &file{fs: f, n: n, name: name, generation: f.generation, writable: flag&disk.Write != 0}, nil
+}
+
+// Rename implements disk.FS.
+func (f *FS) Rename(from, to string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	d, base, err := f.parentOf("rename", from)
+	if err != nil {
+		return err
+	}
+	n := d.names[base]
+	if n == nil {
+		return &fs.PathError{Op: "rename", Path: from, Err: fs.ErrNotExist}
+	}
+	e, target, err := f.parentOf("rename", to)
+	if err != nil {
+		return err
+	}
+	if old := e.names[target]; old != nil && old != n && (old.dir || n.dir) {
+		return &fs.PathError{Op: "rename", Path: to, Err: fs.ErrExist}
+	}
+	if _, err := f.begin("rename", from, to); err != nil {
+		return err
+	}
+	if d == e {
+		d.do(change{gone: base, given: target, node: n})
+		return nil
+	}
+	e.do(change{given: target, node: n})
+	d.do(change{gone: base})
+	return nil
+}
+
+// Remove implements disk.FS.
+func (f *FS) Remove(name string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	d, base, err := f.parentOf("remove", name)
+	if err != nil {
+		return err
+	}
+	n := d.names[base]
+	if n == nil {
+		return &fs.PathError{Op: "remove", Path: name, Err: fs.ErrNotExist}
+	}
+	if n.dir && len(n.names) > 0 {
+		return &fs.PathError{Op: "remove", Path: name, Err: errors.New("directory not empty")}
+	}
+	if _, err := f.begin("remove", name, ""); err != nil {
+		return err
+	}
+	d.do(change{gone: base})
+	return nil
+}
+
+// RemoveAll implements disk.FS.
+func (f *FS) RemoveAll(name string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	d, base, err := f.parentOf("removeall", name)
+	if err != nil || d.names[base] == nil {
+		return nil
+	}
+	if _, err := f.begin("removeall", name, ""); err != nil {
+		return err
+	}
+	d.do(change{gone: base})
+	return nil
+}
+
+// MkdirAll implements disk.FS.
+func (f *FS) MkdirAll(dir string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := f.root
+	at := ""
+	for _, part := range split(dir) {
+		at += "/" + part
+		next := n.names[part]
+		if next == nil {
+			if _, err := f.begin("mkdir", at, ""); err != nil {
+				return err
+			}
+			next = newDir()
+			n.do(change{given: part, node: next})
+		}
+		if !next.dir {
+			return &fs.PathError{Op: "mkdir", Path: dir, Err: errors.New("not a directory")}
+		}
+		n = next
+	}
+	return nil
+}
+
+// ReadDir implements disk.FS.
+func (f *FS) ReadDir(dir string) ([]disk.Entry, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.look("readdir", dir); err != nil {
+		return nil, err
+	}
+	n := f.find(dir)
+	if n == nil || !n.dir {
+		return nil, &fs.PathError{Op: "readdir", Path: dir, Err: fs.ErrNotExist}
+	}
+	var out []disk.Entry
+	for _, name := range slices.Sorted(maps.Keys(n.names)) {
+		out = append(out, disk.Entry{Name: name, Dir: n.names[name].dir})
+	}
+	return out, nil
+}
+
+// Stat implements disk.FS.
+func (f *FS) Stat(name string) (disk.Info, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.look("stat", name); err != nil {
+		return disk.Info{}, err
+	}
+	n := f.find(name)
+	if n == nil {
+		return disk.Info{}, &fs.PathError{Op: "stat", Path: name, Err: fs.ErrNotExist}
+	}
+	return disk.Info{Size: n.now.size, Modified: n.modified, Dir: n.dir}, nil
+}
+
+// SyncDir implements disk.FS.
+func (f *FS) SyncDir(dir string) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := f.find(dir)
+	if n == nil || !n.dir {
+		return &fs.PathError{Op: "syncdir", Path: dir, Err: fs.ErrNotExist}
+	}
+	if _, err := f.begin("syncdir", dir, ""); err != nil {
+		return err
+	}
+	if f.deaf != nil && f.deaf("syncdir", dir) {
+		return nil
+	}
+	for _, c := range n.changes {
+		apply(n.durable, c)
+	}
+	n.changes = nil
+	return nil
+}
+
+// Lock implements disk.FS.
+func (f *FS) Lock(name string) (io.Closer, error) {
+	file, err := f.Open(name, disk.Write|disk.Create)
+	if err != nil {
+		return nil, err
+	}
+	_ = file.Close()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	key := path.Clean(name)
+	if f.locks[key] {
+		return nil, disk.ErrLocked
+	}
+	f.locks[key] = true
+	return &lock{fs: f, key: key, generation: f.generation}, nil
+}
+
+type lock struct {
+	fs         *FS
+	key        string
+	generation int
+}
+
+func (l *lock) Close() error {
+	l.fs.mu.Lock()
+	defer l.fs.mu.Unlock()
+	if l.generation == l.fs.generation {
+		delete(l.fs.locks, l.key)
+	}
+	return nil
+}
+
+// Bytes returns a copy of a file's bytes as a reader sees them; nil if it is not there.
+func (f *FS) Bytes(name string) []byte {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := f.find(name)
+	if n == nil || n.dir {
+		return nil
+	}
+	b := make([]byte, n.now.size)
+	n.now.read(b, 0)
+	return b
+}
+
+// Put makes a durable file with the given bytes, and the directories above it.
+func (f *FS) Put(name string, b []byte) {
+	dir := path.Dir(name)
+	if err := f.MkdirAll(dir); err != nil {
+		panic(fmt.Sprintf("disktest: put %s: %v", name, err))
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	d, base, err := f.parentOf("put", name)
+	if err != nil {
+		panic(fmt.Sprintf("disktest: %v", err))
+	}
+	n := &node{modified: f.now()}
+	n.now.apply(write{b: b})
+	n.synced = n.now.clone()
+	d.names[base] = n
+	at := f.root
+	at.durable, at.changes = maps.Clone(at.names), nil
+	for _, part := range split(dir) {
+		at = at.names[part]
+		at.durable, at.changes = maps.Clone(at.names), nil
+	}
+}
+
+func (n *node) write(w write) {
+	n.writes = append(n.writes, w)
+	n.now.apply(w)
+}
+
+// file is an open file.
+type file struct {
+	fs         *FS
+	n          *node
+	name       string
+	generation int
+	writable   bool
+	closed     bool
+}
+
+var _ disk.File = (*file)(nil)
+
+func (x *file) usable() error {
+	switch {
+	case x.generation != x.fs.generation || x.fs.stopped:
+		return ErrStopped
+	case x.closed:
+		return &fs.PathError{Op: "use", Path: x.name, Err: fs.ErrClosed}
+	}
+	return nil
+}
+
+func (x *file) ReadAt(p []byte, off int64) (int, error) {
+	x.fs.mu.Lock()
+	defer x.fs.mu.Unlock()
+	if err := x.usable(); err != nil {
+		return 0, err
+	}
+	if err := x.fs.look("read", x.name); err != nil {
+		return 0, err
+	}
+	n := x.n.now.read(p, off)
+	if n < len(p) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+func (x *file) WriteAt(p []byte, off int64) (int, error) {
+	x.fs.mu.Lock()
+	defer x.fs.mu.Unlock()
+	if err := x.change(); err != nil {
+		return 0, err
+	}
+	half, err := x.fs.begin("write", x.name, fmt.Sprintf("%d+%d", off, len(p)))
+	if err != nil && !half {
+		return 0, err
+	}
+	if half {
+		p = p[:len(p)/2]
+	}
+	x.n.write(write{off: off, b: slices.Clone(p)})
+	x.n.modified = x.fs.now()
+	return len(p), err
+}
+
+func (x *file) change() error {
+	if err := x.usable(); err != nil {
+		return err
+	}
+	if !x.writable {
+		return &fs.PathError{Op: "write", Path: x.name, Err: fs.ErrPermission}
+	}
+	return nil
+}
+
+func (x *file) Size() (int64, error) {
+	x.fs.mu.Lock()
+	defer x.fs.mu.Unlock()
+	if err := x.usable(); err != nil {
+		return 0, err
+	}
+	return x.n.now.size, nil
+}
+
+func (x *file) Truncate(size int64) error {
+	x.fs.mu.Lock()
+	defer x.fs.mu.Unlock()
+	if err := x.change(); err != nil {
+		return err
+	}
+	if _, err := x.fs.begin("truncate", x.name, fmt.Sprint(size)); err != nil {
+		return err
+	}
+	if x.fs.deaf != nil && x.fs.deaf("truncate", x.name) {
+		return nil
+	}
+	x.n.write(write{off: size, cut: true})
+	return nil
+}
+
+func (x *file) Sync() error {
+	x.fs.mu.Lock()
+	defer x.fs.mu.Unlock()
+	if err := x.usable(); err != nil {
+		return err
+	}
+	if _, err := x.fs.begin("sync", x.name, ""); err != nil {
+		return err
+	}
+	if x.fs.deaf != nil && x.fs.deaf("sync", x.name) {
+		return nil
+	}
+	for _, w := range x.n.writes {
+		x.n.synced.apply(w)
+	}
+	x.n.writes = nil
+	return nil
+}
+
+func (x *file) Close() error {
+	x.fs.mu.Lock()
+	defer x.fs.mu.Unlock()
+	x.closed = true
+	return nil
+}
+
+func (x *file) SysFile() *os.File { return nil }
