@@ -9,7 +9,7 @@ from pyagent import recordfile
 from pyagent.protocol import Unsupported
 
 _IDLE_POLL_SECONDS = 0.1
-_COMMIT_SECONDS = 60
+_STEP_SECONDS = 60
 
 
 class Member:
@@ -140,8 +140,8 @@ class Member:
             time.sleep(_IDLE_POLL_SECONDS)
 
     def _consume(self, request):
-        wanted = request["count"]
-        deadline = time.monotonic() + request["timeout_ms"] / 1000
+        wanted = request.get("count", 0)  # a driver may leave out a zero
+        deadline = time.monotonic() + request.get("timeout_ms", _STEP_SECONDS * 1000) / 1000
         count = 0
         if wanted > 0:
             self.resume_all()
@@ -159,7 +159,7 @@ class Member:
         return {"count": count, "assignment": sorted(self.assignment())}
 
     def _commit(self):
-        deadline = time.monotonic() + _COMMIT_SECONDS
+        deadline = time.monotonic() + _STEP_SECONDS
         while self._written:
             try:
                 self.commit(dict(self._written))

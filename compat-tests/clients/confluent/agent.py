@@ -186,7 +186,7 @@ class BrokerSteps:
         return results
 
     def seek_time(self, request):
-        topic, wanted = request["topic"], request["count"]
+        topic, wanted = request["topic"], request.get("count", 0)
         deadline = time.monotonic() + request.get("timeout_ms", STEP_SECONDS * 1000) / 1000
         # The client wants a group name even where partitions are assigned by hand; nobody joins it.
         consumer = Consumer(
@@ -199,7 +199,7 @@ class BrokerSteps:
         )
         try:
             partitions = consumer.list_topics(topic, timeout=STEP_SECONDS).topics[topic].partitions
-            asked = [TopicPartition(topic, p, request["timestamp"]) for p in sorted(partitions)]
+            asked = [TopicPartition(topic, p, request.get("timestamp", 0)) for p in sorted(partitions)]
             starts = []
             offsets = {}
             for start in consumer.offsets_for_times(asked, timeout=STEP_SECONDS):

@@ -207,7 +207,7 @@ class BrokerSteps:
         return results
 
     def seek_time(self, request):
-        topic, wanted = request["topic"], request["count"]
+        topic, wanted = request["topic"], request.get("count", 0)
         deadline = time.monotonic() + request.get("timeout_ms", STEP_SECONDS * 1000) / 1000
         consumer = KafkaConsumer(
             bootstrap_servers=self._bootstrap,
@@ -216,7 +216,7 @@ class BrokerSteps:
             auto_offset_reset="none",
         )
         try:
-            times = {TopicPartition(topic, p): request["timestamp"] for p in consumer.partitions_for_topic(topic) or ()}
+            times = {TopicPartition(topic, p): request.get("timestamp", 0) for p in consumer.partitions_for_topic(topic) or ()}
             found = consumer.offsets_for_times(times, timeout_ms=STEP_SECONDS * 1000)
             starts = {p: start.offset for p, start in found.items() if start is not None and start.offset >= 0}
             consumer.assign(list(starts))

@@ -10,6 +10,7 @@ const recordfile = require('./recordfile')
 const PARTITION_BYTES = 128 * 1024
 // How long a fetch waits for records: also the time in which a pause or a request of the driver is noticed.
 const FETCH_WAIT_MS = 200
+const STEP_MS = 60000
 
 class Member {
   constructor(kafka, request) {
@@ -99,7 +100,7 @@ class Member {
     return [...this.next].map(([partition, offset]) => ({ topic: this.topic, partition, offset: offset.toString() }))
   }
 
-  async consume({ count, out, timeout_ms: timeout }) {
+  async consume({ count = 0, out, timeout_ms: timeout = STEP_MS }) {
     if (this.crash) throw this.crash
     const demand = { wanted: count, count: 0 }
     if (count > 0) {
@@ -132,4 +133,4 @@ class Member {
   }
 }
 
-module.exports = { Member, FETCH_WAIT_MS }
+module.exports = { Member, FETCH_WAIT_MS, STEP_MS }

@@ -4,10 +4,9 @@
 const { randomUUID } = require('node:crypto')
 const { ConfigResourceTypes, Partitioners } = require('kafkajs')
 const codecs = require('./codecs')
-const { FETCH_WAIT_MS } = require('./member')
+const { FETCH_WAIT_MS, STEP_MS } = require('./member')
 const recordfile = require('./recordfile')
 
-const STEP_MS = 60000
 // The client sends what one call is given as one batch per partition; within a call its cost grows with the square.
 const CALL_RECORDS = 1000
 const CALL_BYTES = 512 * 1024
@@ -92,7 +91,7 @@ class BrokerSteps {
     return { count }
   }
 
-  async seekTime({ topic, timestamp, count: wanted, out: path, timeout_ms: timeout = STEP_MS }) {
+  async seekTime({ topic, timestamp = 0, count: wanted = 0, out: path, timeout_ms: timeout = STEP_MS }) {
     const admin = await this.admin()
     const ends = new Map((await admin.fetchTopicOffsets(topic)).map(({ partition, high }) => [partition, BigInt(high)]))
     const offsets = {}

@@ -42,7 +42,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /** The steps that need no group member. They run one after another, on one thread. */
 final class BrokerSteps implements AutoCloseable {
-    private static final long DEFAULT_TIMEOUT_MS = 60_000;
+    static final long STEP_MS = 60_000;
 
     private final String bootstrap;
     private Admin admin;
@@ -133,7 +133,7 @@ final class BrokerSteps implements AutoCloseable {
         // A record may be larger than the broker's limit for a batch as long as it compresses well.
         config.put(ProducerConfig.MAX_REQUEST_SIZE_CONFIG, 4 * 1024 * 1024);
         config.put(ProducerConfig.BUFFER_MEMORY_CONFIG, 64L * 1024 * 1024);
-        config.put(ProducerConfig.DELIVERY_TIMEOUT_MS_CONFIG, (int) timeout(request));
+        config.put(ProducerConfig.DELIVERY_TIMEOUT_MS_CONFIG, (int) number(request, "timeout_ms", STEP_MS));
 
         Acknowledged acknowledged = new Acknowledged();
         try (RecordFile.Reader file = new RecordFile.Reader(Path.of(string(request, "file")), string(request, "topic"));
@@ -158,9 +158,9 @@ final class BrokerSteps implements AutoCloseable {
 
     private JsonObject seekTime(JsonObject request) throws Exception {
         String topic = string(request, "topic");
-        long timestamp = request.get("timestamp").getAsLong();
-        long wanted = request.get("count").getAsLong();
-        long deadline = System.nanoTime() + timeout(request) * 1_000_000;
+        long timestamp = number(request, "timestamp", 0);
+        long wanted = number(request, "count", 0);
+        long deadline = System.nanoTime() + number(request, "timeout_ms", STEP_MS) * 1_000_000;
         Map<String, Object> config = new HashMap<>();
         config.put(ConsumerConfig.BOOTSTRAP_SERVERS_CONFIG, bootstrap);
         config.put(ConsumerConfig.ENABLE_AUTO_COMMIT_CONFIG, false);
@@ -269,9 +269,10 @@ final class BrokerSteps implements AutoCloseable {
         return object;
     }
 
-    private static long timeout(JsonObject request) {
-        JsonElement given = request.get("timeout_ms");
-        return given == null ? DEFAULT_TIMEOUT_MS : given.getAsLong();
+    /** A number of the request; a driver may leave out a zero. */
+    static long number(JsonObject request, String field, long otherwise) {
+        JsonElement given = request.get(field);
+        return given == null ? otherwise : given.getAsLong();
     }
 
     private static String string(JsonObject request, String field) {

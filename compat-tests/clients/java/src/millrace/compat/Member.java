@@ -31,7 +31,6 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
  */
 final class Member implements ConsumerRebalanceListener {
     private static final Duration POLL = Duration.ofMillis(100);
-    private static final long COMMIT_TIMEOUT_NANOS = 60_000_000_000L;
 
     private final BlockingQueue<JsonObject> requests = new LinkedBlockingQueue<>();
     private final Answers answers;
@@ -170,8 +169,8 @@ final class Member implements ConsumerRebalanceListener {
     }
 
     private JsonObject consume(JsonObject request) throws Exception {
-        long wanted = request.get("count").getAsLong();
-        long deadline = System.nanoTime() + request.get("timeout_ms").getAsLong() * 1_000_000;
+        long wanted = BrokerSteps.number(request, "count", 0);
+        long deadline = System.nanoTime() + BrokerSteps.number(request, "timeout_ms", BrokerSteps.STEP_MS) * 1_000_000;
         long count = 0;
         if (wanted > 0) {
             consumer.resume(consumer.paused());
@@ -209,7 +208,7 @@ final class Member implements ConsumerRebalanceListener {
 
     /** A commit during a rebalance is refused until poll has finished it; the revoked partitions were committed then. */
     private JsonObject commit() {
-        long deadline = System.nanoTime() + COMMIT_TIMEOUT_NANOS;
+        long deadline = System.nanoTime() + BrokerSteps.STEP_MS * 1_000_000;
         while (true) {
             try {
                 consumer.commitSync(Map.copyOf(written));
