@@ -42,9 +42,11 @@ func describeLive(out *kmsg.DescribeGroupsResponseGroup, l *live) {
 	for _, m := range l.members {
 		e := kmsg.NewDescribeGroupsResponseGroupMember()
 		e.MemberID, e.InstanceID, e.ClientID, e.ClientHost = m.id, m.instance, m.clientID, m.clientHost
-		e.ProtocolMetadata, e.MemberAssignment = []byte{}, []byte{}
+		// Outside Stable there is no metadata, and the assignment is the last one
+		// known.
+		e.ProtocolMetadata, e.MemberAssignment = []byte{}, m.assignment
 		if l.state == stable {
-			e.ProtocolMetadata, e.MemberAssignment = m.metadata(*l.protocol), m.assignment
+			e.ProtocolMetadata = m.metadata(*l.protocol)
 		}
 		out.Members = append(out.Members, e)
 	}
@@ -96,15 +98,8 @@ func (t *turn) deleteGroups(q machine.Request, r *kmsg.DeleteGroupsRequest) {
 		switch {
 		case g == nil:
 			out.ErrorCode = groupIDNotFound
-			if r.Version >= 3 {
-				out.ErrorMessage = notFound(id)
-			}
 		case g.live.state != empty:
 			out.ErrorCode = nonEmptyGroup
-			if r.Version >= 3 {
-				s := fmt.Sprintf("Group %s is not empty.", id)
-				out.ErrorMessage = &s
-			}
 		default:
 			for _, ref := range t.m.refs(g) {
 				t.forget(ref)

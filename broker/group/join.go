@@ -101,6 +101,11 @@ func (t *turn) join(q machine.Request, r *kmsg.JoinGroupRequest) {
 		return
 	case !now.supports(r.ProtocolType, r.Protocols):
 		fail(inconsistentProtocol, r.MemberID)
+		if created {
+			// As in Kafka: a join that is refused leaves an Empty group behind.
+			t.edit(r.Group)
+			t.writeGroup(r.Group, newborn(t.now))
+		}
 		return
 	}
 	j.old = now
