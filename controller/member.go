@@ -47,6 +47,8 @@ type memberOptions struct {
 	// verify applies every entry from its bytes too, and compares: a test's check
 	// that the working image is what the log says.
 	verify bool
+	// committed sees every entry as it is applied.
+	committed func(*pb.Entry)
 }
 
 // ask is a request that waits to be decided.
@@ -295,6 +297,9 @@ func (m *member) refuse() {
 func (m *member) commit(e *pb.Entry, now time.Time) error {
 	m.applied, m.term = e.GetIndex(), e.GetTerm()
 	m.sinceBytes += len(e.GetData()) + 64
+	if m.o.committed != nil {
+		m.o.committed(e)
+	}
 	var cc pb.ConfChangeV2
 	switch e.GetType() {
 	case pb.EntryNormal:
