@@ -30,7 +30,7 @@ func TestBudget(t *testing.T) {
 		}
 		var mu sync.Mutex
 		var order []string
-		for _, n := range []int64{1000, 30, 5} {
+		for _, n := range []int64{1000, 80, 30} {
 			go func() {
 				got, err := b.acquire(ctx, n)
 				mu.Lock()
@@ -57,10 +57,12 @@ func TestBudget(t *testing.T) {
 		synctest.Wait()
 		b.release(100)
 		synctest.Wait()
-		if got := fmt.Sprint(order); got != "[1000:100 <nil> 30:30 <nil> 5:5 <nil>]" {
+		b.release(80)
+		synctest.Wait()
+		if got := fmt.Sprint(order); got != "[1000:100 <nil> 80:80 <nil> 30:30 <nil>]" {
 			t.Fatalf("served %s", got)
 		}
-		b.release(35)
+		b.release(30)
 		if b.inUse() != 0 {
 			t.Fatalf("%d in use at the end", b.inUse())
 		}

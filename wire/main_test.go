@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -88,7 +89,7 @@ func (c countingConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// newWorld starts a server on "broker:9092" (listener PLAINTEXT) and
+// newWorld starts a server, in a bubble, on "broker:9092" (listener PLAINTEXT) and
 // "broker:9093" (listener INTERNAL, reserved).
 func newWorld(t *testing.T, o ServerOptions) *world {
 	t.Helper()
@@ -106,6 +107,7 @@ func newWorld(t *testing.T, o ServerOptions) *world {
 			}
 		})
 	}
+	synctest.Wait()
 	return w
 }
 
