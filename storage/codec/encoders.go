@@ -33,6 +33,8 @@ type Encoders struct {
 	zstdLevel int
 	snappy    blockWriter
 	lz4       blockWriter
+	lz4Fast   *lz4.Compressor // large, and made when first used
+	lz4High   *lz4.CompressorHC
 }
 
 // Open begins a stream into dst; Close of what it returns ends the stream and leaves dst open. level is the topic's
@@ -66,9 +68,14 @@ func (e *Encoders) Open(kind Kind, level int, dst io.Writer) (io.WriteCloser, er
 	case LZ4:
 		header := []byte{0x04, 0x22, 0x4d, 0x18, lz4Version | lz4Independent, lz4Block64K << 4, 0}
 		header[6] = byte(xxh32(header[4:6]) >> 8)
-		pack := packLZ4Fast
+		pack := e.packLZ4Fast
 		if level != DefaultLevel && level != lz4Default {
-			pack = packLZ4High(level)
+			// The library's levels are powers of two of search depth from 512 on.
+			if e.lz4High == nil {
+				e.lz4High = new(lz4.CompressorHC)
+			}
+			e.lz4High.Level = lz4.CompressionLevel(1 << (8 + min(max(level, 1), 9)))
+			pack = e.packLZ4High
 		}
 		e.lz4.open(dst, header, lz4WriteBlockSize, pack, make([]byte, 4))
 		return &e.lz4, nil
@@ -188,22 +195,15 @@ func packSnappy(dst, block []byte) ([]byte, error) {
 	return dst[:len(dst)+len(out)], nil
 }
 
-func packLZ4Fast(dst, block []byte) ([]byte, error) {
-	return packLZ4(dst, block, func(block, room []byte) (int, error) {
-		var c lz4.Compressor
-		return c.CompressBlock(block, room)
-	})
+func (e *Encoders) packLZ4Fast(dst, block []byte) ([]byte, error) {
+	if e.lz4Fast == nil {
+		e.lz4Fast = new(lz4.Compressor)
+	}
+	return packLZ4(dst, block, e.lz4Fast.CompressBlock)
 }
 
-func packLZ4High(level int) func(dst, block []byte) ([]byte, error) {
-	// The library's levels are powers of two of search depth from 512 on.
-	depth := lz4.CompressionLevel(1 << (8 + min(max(level, 1), 9)))
-	return func(dst, block []byte) ([]byte, error) {
-		return packLZ4(dst, block, func(block, room []byte) (int, error) {
-			c := lz4.CompressorHC{Level: depth}
-			return c.CompressBlock(block, room)
-		})
-	}
+func (e *Encoders) packLZ4High(dst, block []byte) ([]byte, error) {
+	return packLZ4(dst, block, e.lz4High.CompressBlock)
 }
 
 func packLZ4(dst, block []byte, pack func(block, room []byte) (int, error)) ([]byte, error) {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/klauspost/compress/snappy"
 )
 
 // The xerial framing of snappy: a 16 byte header, then blocks of int32 length and raw snappy.
@@ -104,78 +106,61 @@ func (s *snappyReader) unpack(b []byte) error {
 	if uint64(cap(s.block)) < want {
 		s.block = make([]byte, max(want, xerialBlockSize))
 	}
-	out := s.block[:want]
-	if !unsnap(out, b[n:]) {
+	if !plainSnappy(b[n:], int(want)) {
 		return errSnappyBlock
+	}
+	out, err := snappy.Decode(s.block[:want], b)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errSnappyBlock, err)
 	}
 	s.out = out
 	return nil
 }
 
-// unsnap unpacks the elements of a raw block into dst, which they must fill exactly. It is stricter than decoders that
-// also read the s2 format: a batch it passes has to be readable by every client.
-func unsnap(dst, src []byte) bool {
-	d, s := 0, 0
-	for s < len(src) {
+// plainSnappy says that a block's elements are all of the kinds that snappy has and make n bytes. The library's decoder
+// also takes the repeats of s2, a superset of snappy that Kafka's clients cannot read: a batch that holds them must not
+// pass. Its assembly and this look beforehand are twice as fast as a decoder in plain Go.
+func plainSnappy(src []byte, n int) bool {
+	made := 0
+	for s := 0; s < len(src); {
 		tag := src[s]
-		s++
-		var length, offset int
 		switch tag & 3 {
 		case 0: // literal
-			length = int(tag>>2) + 1
+			length := int(tag>>2) + 1
+			s++
 			if length > 60 {
-				n := length - 60
-				if len(src)-s < n {
+				k := length - 60
+				if len(src)-s < k {
 					return false
 				}
 				u := uint32(0)
-				for i := range n {
+				for i := range k {
 					u |= uint32(src[s+i]) << (8 * i)
 				}
 				if u >= 1<<31-1 {
 					return false
 				}
 				length = int(u) + 1
-				s += n
+				s += k
 			}
-			if length > len(src)-s || length > len(dst)-d {
-				return false
-			}
-			copy(dst[d:], src[s:s+length])
-			d += length
 			s += length
-			continue
+			made += length
 		case 1:
-			if len(src)-s < 1 {
-				return false
+			if s+1 >= len(src) || (tag>>5 == 0 && src[s+1] == 0) {
+				return false // offset 0 is s2's repeat
 			}
-			length, offset = int(tag>>2&7)+4, int(tag>>5)<<8|int(src[s])
-			s++
-		case 2:
-			if len(src)-s < 2 {
-				return false
-			}
-			length, offset = int(tag>>2)+1, int(binary.LittleEndian.Uint16(src[s:]))
+			made += int(tag>>2&7) + 4
 			s += 2
+		case 2:
+			made += int(tag>>2) + 1
+			s += 3
 		case 3:
-			if len(src)-s < 4 {
-				return false
-			}
-			length, offset = int(tag>>2)+1, int(binary.LittleEndian.Uint32(src[s:]))
-			s += 4
+			made += int(tag>>2) + 1
+			s += 5
 		}
-		if offset <= 0 || offset > d || length > len(dst)-d {
+		if s > len(src) || made > n {
 			return false
 		}
-		if offset >= length {
-			copy(dst[d:d+length], dst[d-offset:])
-			d += length
-			continue
-		}
-		// Source and destination overlap: the copy repeats what it has just written.
-		for end := d + length; d < end; {
-			d += copy(dst[d:end], dst[d-offset:d])
-		}
 	}
-	return d == len(dst)
+	return made == n
 }
