@@ -44,7 +44,6 @@ const (
 	defaultTick            = 100 * time.Millisecond
 	defaultSnapshotBytes   = 4 << 20
 	defaultSnapshotEntries = 10000
-	keptEntries            = 1000
 	askBacklog             = 256 // requests that wait for the turn under way
 )
 
@@ -102,7 +101,7 @@ func Start(ctx context.Context, o Options) (*Controller, error) {
 		directory: o.Directory, clusterID: o.ClusterID, log: o.RaftLog, static: o.Static, seed: freshSeed,
 		raftLogger:    raftLog{o.Logger.Named("raft")},
 		electionTicks: max(2, int(time.Duration(o.Static.Int("controller.quorum.election.timeout.ms"))*time.Millisecond/o.TickInterval)),
-		snapshotBytes: o.SnapshotBytes, snapshotEntries: uint64(o.SnapshotEntries), keepEntries: keptEntries, verify: o.VerifyWorking,
+		snapshotBytes: o.SnapshotBytes, snapshotEntries: uint64(o.SnapshotEntries), keepEntries: uint64(o.SnapshotEntries / 10), verify: o.VerifyWorking,
 	})
 	if err != nil {
 		return nil, err
