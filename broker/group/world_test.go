@@ -22,10 +22,13 @@ type world struct {
 	now    time.Time
 	due    time.Time
 	ticket machine.Ticket
+	fail   func(format string, args ...any)
 	refuse func(d machine.Decision) error // says whether an append fails
 	onSend func(machine.Reply)            // a reply leaves
 	onLog  func(machine.Record)           // a record was appended
 	open   map[machine.Ticket]bool        // asked and not answered
+	after  func(ev machine.Event)         // an event is over
+	fell   func()                         // the outcome of an append was unknown
 	image  *image.Image
 }
 
@@ -35,10 +38,16 @@ type entry struct {
 	marker *machine.Marker
 }
 
+// unknownOutcome is an append of which nobody knows whether it happened.
+type unknownOutcome struct{ stored bool }
+
+func (unknownOutcome) Error() string { return "the outcome is unknown" }
+
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func newWorld(t testing.TB, c Config) *world {
 	w := &world{t: t, config: c, now: epoch, open: map[machine.Ticket]bool{}, onSend: func(machine.Reply) {}, onLog: func(machine.Record) {}}
+	w.fail = func(format string, args ...any) { w.t.Fatalf(format, args...) }
 	return w
 }
 
@@ -55,7 +64,7 @@ func (w *world) load() {
 			continue
 		}
 		if why := w.m.Replay(e.rec); why != "" {
-			w.t.Fatalf("a record was skipped: %s", why)
+			w.fail("a record was skipped: %s", why)
 		}
 	}
 	w.tell(machine.Loaded{})
@@ -85,10 +94,24 @@ func (w *world) tell(ev machine.Event) {
 		if len(d.Records) == 0 {
 			w.dispatch(d)
 			w.check()
+			if w.after != nil {
+				w.after(ev)
+			}
 			return
 		}
 		if w.refuse != nil {
 			if err := w.refuse(d); err != nil {
+				if u, ok := err.(unknownOutcome); ok {
+					if u.stored {
+						for _, rec := range d.Records {
+							rec.Producer = d.Producer
+							w.log = append(w.log, entry{rec: rec})
+							w.onLog(rec)
+						}
+					}
+					w.fell()
+					return
+				}
 				if w.open[own] {
 					delete(w.open, own)
 					w.onSend(machine.Reply{Ticket: own, Body: err})
@@ -102,7 +125,7 @@ func (w *world) tell(ev machine.Event) {
 			w.log = append(w.log, entry{rec: rec})
 			w.onLog(rec)
 			if why := w.m.Replay(rec); why != "" {
-				w.t.Fatalf("an own record was skipped: %s", why)
+				w.fail("an own record was skipped: %s", why)
 			}
 		}
 		w.dispatch(d)
@@ -119,7 +142,8 @@ func (w *world) mark(mk machine.Marker) {
 func (w *world) dispatch(d machine.Decision) {
 	for _, r := range d.Replies {
 		if !w.open[r.Ticket] {
-			w.t.Fatalf("ticket %d is answered but nobody waits: %+v", r.Ticket, r.Body)
+			w.fail("ticket %d is answered but nobody waits: %+v", r.Ticket, r.Body)
+			continue
 		}
 		delete(w.open, r.Ticket)
 		w.onSend(r)
@@ -131,7 +155,8 @@ func (w *world) advance(d time.Duration) {
 	until := w.now.Add(d)
 	for n := 0; !w.due.IsZero() && !w.due.After(until); n++ {
 		if n > 100_000 {
-			w.t.Fatalf("the machine asks to be woken at %v again and again", w.due)
+			w.fail("the machine asks to be woken at %v again and again", w.due)
+			return
 		}
 		if w.due.After(w.now) {
 			w.now = w.due
@@ -151,7 +176,7 @@ func (w *world) inner() *Machine {
 		case interface{ Unwrap() machine.Machine }:
 			m = x.Unwrap()
 		default:
-			w.t.Fatalf("no machine inside %T", m)
+			panic("no machine inside")
 		}
 	}
 }
@@ -159,7 +184,7 @@ func (w *world) inner() *Machine {
 // check is what holds after every event, whatever was asked.
 func (w *world) check() {
 	if err := audit(w.inner(), w.open); err != nil {
-		w.t.Fatalf("at %v: %v", w.now.Sub(epoch), err)
+		w.fail("at %v: %v", w.now.Sub(epoch), err)
 	}
 }
 
