@@ -43,7 +43,7 @@ type Request struct {
 	Instance   string            `json:"instance,omitempty"`
 	Strategy   string            `json:"strategy,omitempty"`
 	Protocol   string            `json:"protocol,omitempty"`
-	Count      int               `json:"count,omitempty"`
+	Count      int               `json:"count"`
 	Out        string            `json:"out,omitempty"`
 	TimeoutMS  int64             `json:"timeout_ms,omitempty"`
 	Timestamp  int64             `json:"timestamp,omitempty"`

@@ -97,6 +97,32 @@ func (h *helper) groupExists(ctx context.Context, group string) (bool, error) {
 	return ok, nil
 }
 
+// serves says whether the broker has an API at all.
+func (h *helper) serves(ctx context.Context, api kmsg.Key) (bool, error) {
+	all, err := h.admin.ApiVersions(ctx)
+	if err != nil {
+		return false, err
+	}
+	for _, one := range all {
+		if one.Err != nil {
+			return false, one.Err
+		}
+		if _, ok := one.KeyMaxVersion(api.Int16()); !ok {
+			return false, nil
+		}
+	}
+	return len(all) > 0, nil
+}
+
+// groupType is "classic" or "consumer".
+func (h *helper) groupType(ctx context.Context, group string) (string, error) {
+	groups, err := h.admin.ListGroups(ctx)
+	if err != nil {
+		return "", err
+	}
+	return strings.ToLower(groups[group].GroupType), nil
+}
+
 // codecs counts, by codec, the records in the batches of a topic from the given offsets on. It looks at the batch headers
 // alone: which codec a client really used shows nowhere else.
 func (h *helper) codecs(ctx context.Context, topic string, from map[int32]int64) (map[string]int, error) {

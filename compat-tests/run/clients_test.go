@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -131,11 +132,13 @@ func lead(t *testing.T, root, bootstrap string, c Client, records int, big *bigI
 	defer cancel()
 	results, a, err := Run(ctx, Spec{Root: root, Dir: t.TempDir(), Bootstrap: bootstrap, Client: c, Records: records, BigInput: path, BigCount: count,
 		Tag: c.Name + "-" + tag, Report: func(r Result) {
-			t.Logf("%-16s %-18s %-12s %8.2fs", r.Step, r.Flavour, [...]string{"", "ok", "no call", "FAILS"}[r.Outcome], r.Took.Seconds())
+			t.Logf("%-22s %-16s %-18s %-8s %7.2f s", c.Name, r.Step, r.Flavour, [...]string{"", "ok", "no call", "FAILS"}[r.Outcome], r.Took.Seconds())
 		}})
-	row := Row{Client: c.Name, Records: records, Flavours: []string{Flavour{}.String()}, Results: results}
-	for _, f := range c.Flavours {
-		row.Flavours = append(row.Flavours, f.String())
+	row := Row{Client: c.Name, Records: records, Results: results}
+	for _, r := range results {
+		if r.Flavour != "" && r.Outcome != NotRun && !slices.Contains(row.Flavours, r.Flavour) {
+			row.Flavours = append(row.Flavours, r.Flavour)
+		}
 	}
 	if a != nil {
 		row.Client, row.Version = a.Hello.Client, a.Hello.Version
@@ -157,6 +160,8 @@ func lead(t *testing.T, root, bootstrap string, c Client, records int, big *bigI
 				t.Error(r.Detail)
 			case Unsupported:
 				t.Logf("no call: %s", r.Detail)
+			case NotRun:
+				t.Log(r.Detail)
 			}
 		})
 	}

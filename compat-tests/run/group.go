@@ -55,12 +55,14 @@ func (s *scenario) consume(g *group, member string, count int) error {
 
 // settle waits until the members own all partitions, each of them some and no partition twice.
 func (s *scenario) settle(g *group, members ...string) error {
+	var failed error
 	ask := func() (bool, error) {
 		var all []int32
 		for _, m := range members {
 			ans, err := s.call(agent.Request{Step: "consume", Consumer: g.label + m, Count: 0, Out: s.out(g, m), TimeoutMS: 1000})
 			if err != nil {
-				return false, err
+				failed = err
+				return true, nil
 			}
 			g.owners[m] = ans.Assignment
 			all = append(all, ans.Assignment...)
@@ -75,7 +77,7 @@ func (s *scenario) settle(g *group, members ...string) error {
 	if err != nil {
 		return fmt.Errorf("%w (they own %v)", err, g.owners)
 	}
-	return nil
+	return failed
 }
 
 // form opens members A and B and waits until they share the partitions. It returns nil if that failed.
@@ -87,12 +89,27 @@ func (s *scenario) form(f Flavour) *group {
 				return err
 			}
 		}
-		return s.settle(g, "A", "B")
+		if err := s.settle(g, "A", "B"); err != nil {
+			return err
+		}
+		return s.checkType(g)
 	})
 	if !good {
 		return nil
 	}
 	return g
+}
+
+// checkType wants the group to be of the type that was asked for: some clients quietly fall back to the classic protocol.
+func (s *scenario) checkType(g *group) error {
+	if g.flavour.Protocol != "consumer" {
+		return nil
+	}
+	is, err := s.helper.groupType(s.ctx, g.name)
+	if err == nil && is != "consumer" {
+		err = fmt.Errorf("the consumer protocol was asked for, the group is of type %q", is)
+	}
+	return err
 }
 
 // group walks a formed group through leaving, restarting and reading to the end, and compares what it read.

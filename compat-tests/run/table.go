@@ -52,9 +52,9 @@ func (r Row) notes() []string {
 	seen := make(map[string]bool)
 	for _, res := range r.Results {
 		first, _, _ := strings.Cut(res.Detail, "\n")
-		word := map[Outcome]string{Unsupported: "no call", Failed: "fails"}[res.Outcome]
+		word := map[Outcome]string{NotRun: "not run", Unsupported: "no call", Failed: "fails"}[res.Outcome]
 		line := fmt.Sprintf("- %s: %s: %s: %s", r.key(), res.Step, word, first)
-		if word != "" && !seen[line] {
+		if word != "" && first != "" && !seen[line] {
 			seen[line] = true
 			lines = append(lines, line)
 		}
