@@ -53,12 +53,13 @@ type Controller struct {
 	log       *zap.Logger
 	publisher *publisher
 
-	asks    chan ask
-	stored  chan *pb.SnapshotMetadata // nil: storing failed
-	stop    chan struct{}
-	stopped chan struct{}
-	once    sync.Once
-	err     error // set before stopped is closed
+	asks       chan ask
+	admissions chan *admission
+	stored     chan *pb.SnapshotMetadata // nil: storing failed
+	stop       chan struct{}
+	stopped    chan struct{}
+	once       sync.Once
+	err        error // set before stopped is closed
 
 	active atomic.Bool
 	leader atomic.Int32
@@ -118,7 +119,7 @@ func Start(ctx context.Context, o Options) (*Controller, error) {
 	}
 	c := &Controller{
 		o: o, log: o.Logger, publisher: newPublisher(image.New()),
-		asks: make(chan ask, askBacklog), stored: make(chan *pb.SnapshotMetadata, 1),
+		asks: make(chan ask, askBacklog), admissions: make(chan *admission), stored: make(chan *pb.SnapshotMetadata, 1),
 		stop: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	c.leader.Store(-1)
@@ -227,6 +228,8 @@ func (c *Controller) loop(ctx context.Context, m *member) error {
 			return nil
 		case a := <-c.asks:
 			m.request(a)
+		case a := <-c.admissions:
+			m.admit(a)
 		case msg := <-received:
 			m.step(msg)
 		case u := <-failed:
@@ -269,6 +272,9 @@ func (c *Controller) release(m *member, out output) {
 	}
 	for _, s := range out.answers {
 		s.to <- s.answer
+	}
+	for _, s := range out.admitted {
+		s.to <- s.admitted
 	}
 	if len(out.messages) > 0 && c.o.Transport != nil {
 		c.o.Transport.Send(out.messages)

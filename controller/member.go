@@ -70,6 +70,7 @@ type output struct {
 	image    *image.Image // nil: no new one
 	delta    *image.Delta
 	answers  []settled
+	admitted []settledAdmission
 	snapshot *image.Image // due to be stored; its offset is the index
 	conf     *pb.ConfState
 	term     uint64 // of the snapshot's index
@@ -108,9 +109,14 @@ type member struct {
 	inflight []proposal
 	waiting  []ask
 
+	admissions []*admission
+	changing   uint64 // index of the last change of the group that was proposed here
+	changed    uint64 // and of the last one applied
+
 	snapped      uint64 // index of the snapshot in use
 	snapshotting bool
-	sinceBytes   int // entries applied since the last snapshot
+	wantSnapshot bool // whatever the log's size
+	sinceBytes   int  // entries applied since the last snapshot
 
 	out     output
 	pending bool // something to sync
@@ -291,6 +297,9 @@ func (m *member) refuse() {
 		m.out.answers = append(m.out.answers, settled{to: a.done, answer: answer{err: errNotController}})
 	}
 	m.waiting = nil
+	for len(m.admissions) > 0 {
+		m.settle(m.admissions[0], admitted{err: errNotController})
+	}
 }
 
 // commit applies a committed entry.
@@ -309,12 +318,12 @@ func (m *member) commit(e *pb.Entry, now time.Time) error {
 		if err := proto.Unmarshal(e.GetData(), &old); err != nil {
 			return fmt.Errorf("reading the membership change at metadata offset %d: %w", e.GetIndex(), err)
 		}
-		m.conf = m.node.ApplyConfChange(&old)
+		m.conf, m.changed = m.node.ApplyConfChange(&old), e.GetIndex()
 	case pb.EntryConfChangeV2:
 		if err := proto.Unmarshal(e.GetData(), &cc); err != nil {
 			return fmt.Errorf("reading the membership change at metadata offset %d: %w", e.GetIndex(), err)
 		}
-		m.conf = m.node.ApplyConfChange(&cc)
+		m.conf, m.changed = m.node.ApplyConfChange(&cc), e.GetIndex()
 	}
 	m.publish(m.committed.Apply(int64(e.GetIndex()), nil))
 	return nil
@@ -373,7 +382,7 @@ func (m *member) begin(term uint64, now time.Time) {
 		return
 	}
 	m.decider = state.New(state.Options{NodeID: NodeOf(m.id), Static: m.o.static}, m.committed, now)
-	m.deciding, m.last, m.inflight = term, m.applied, nil
+	m.deciding, m.last, m.inflight, m.changing = term, m.applied, nil, 0
 }
 
 // decide decides what waits and proposes it as one entry. It says whether it
@@ -387,6 +396,9 @@ func (m *member) decide(now time.Time) bool {
 	}
 	index := next + 1
 	d.Begin(int64(index))
+	if m.membership() {
+		return true
+	}
 	m.firstRecords()
 	d.Expire(now)
 	var parked []settled
@@ -463,10 +475,10 @@ func (m *member) due() {
 	if err != nil || m.snapshotting || m.applied < first {
 		return
 	}
-	if m.sinceBytes < m.o.snapshotBytes && m.applied-first+1 < m.o.snapshotEntries+m.kept() {
+	if !m.wantSnapshot && m.sinceBytes < m.o.snapshotBytes && m.applied-first+1 < m.o.snapshotEntries+m.kept() {
 		return
 	}
-	m.snapshotting, m.sinceBytes = true, 0
+	m.snapshotting, m.wantSnapshot, m.sinceBytes = true, false, 0
 	m.out.snapshot, m.out.conf, m.out.term = m.committed, m.conf, m.term
 }
 
