@@ -1,0 +1,575 @@
+package partition
+
+import (
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"millrace/broker/replica"
+	"millrace/storage/batch"
+	"millrace/storage/disk"
+	"millrace/storage/disktest"
+	"millrace/storage/log"
+)
+
+func fetch(id int32, from, leaderEnd batch.Offset) replica.Fetch {
+	return replica.Fetch{ID: id, BrokerEpoch: -1, Offset: from, LeaderEnd: leaderEnd}
+}
+
+// replicated is a leader of three replicas, two of which have to be in sync.
+func replicated(t *testing.T) *Partition {
+	t.Helper()
+	c := defaults()
+	c.MinInsyncReplicas = 2
+	p := newPartition(t, Options{Config: c})
+	if err := p.BecomeLeader(assign(self, 5, 1, []int32{1, 2, 3}, 1, 2, 3)); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func decided(a *Acks) bool {
+	select {
+	case <-a.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+func TestAwaitTheHighWatermark(t *testing.T) {
+	p := replicated(t)
+	one, two := appendTo(t, p, 3, -1), appendTo(t, p, 2, -1)
+	a := NewAcks(3)
+	for i, ap := range []Appended{two, one} { // not in order: a duplicate waits for the original's offset
+		if done, err := p.Await(a, i, ap, -1); done || err != nil {
+			t.Fatalf("append %d: %v, %v", i, done, err)
+		}
+	}
+	if done, err := p.Await(a, 2, two, 1); !done || err != nil {
+		t.Fatalf("acks=1 waits: %v, %v", done, err)
+	}
+	a.Seal()
+	for i, f := range []replica.Fetch{fetch(2, 5, 5), fetch(3, 3, 5), fetch(3, 4, 5)} {
+		if err := p.FollowerFetched(5, f); err != nil {
+			t.Fatal(err)
+		}
+		if decided(a) {
+			t.Fatalf("decided after fetch %d", i)
+		}
+	}
+	if err := p.FollowerFetched(5, fetch(3, 5, 5)); err != nil {
+		t.Fatal(err)
+	}
+	if !decided(a) || a.Err(0) != nil || a.Err(1) != nil || a.Err(2) != nil {
+		t.Fatalf("%v %v %v", a.Err(0), a.Err(1), a.Err(2))
+	}
+	if done, err := p.Await(NewAcks(1), 0, one, -1); !done || err != nil {
+		t.Errorf("a duplicate of what is committed waits: %v, %v", done, err)
+	}
+}
+
+func TestSealedWithoutWaits(t *testing.T) {
+	a := NewAcks(2)
+	if decided(a) {
+		t.Fatal("decided before Seal")
+	}
+	a.Seal()
+	if !decided(a) {
+		t.Fatal("nothing to wait for, and it waits")
+	}
+	a.Cancel()
+}
+
+func TestCancel(t *testing.T) {
+	p := replicated(t)
+	ap := appendTo(t, p, 1, -1)
+	a := NewAcks(2)
+	p.Await(a, 0, ap, -1)
+	a.Seal()
+	a.Cancel()
+	a.Cancel()
+	if !decided(a) || !errors.Is(a.Err(0), ErrTimedOut) || a.Err(1) != nil {
+		t.Errorf("%v, %v", a.Err(0), a.Err(1))
+	}
+	if p.committed.any() {
+		t.Error("the partition still knows the wait")
+	}
+	if err := p.FollowerFetched(5, fetch(2, 1, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.FollowerFetched(5, fetch(3, 1, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if !errors.Is(a.Err(0), ErrTimedOut) {
+		t.Error("decided twice")
+	}
+}
+
+func TestEndOfLeadershipEndsWaits(t *testing.T) {
+	for name, c := range map[string]struct {
+		end  func(p *Partition)
+		want error
+	}{
+		"another leader": {func(p *Partition) { p.BecomeFollower(assign(2, 6, 2, []int32{2, 3}, 1, 2, 3)) }, ErrNotLeader},
+		"no leader":      {func(p *Partition) { p.BecomeFollower(assign(-1, 6, 2, []int32{1}, 1, 2, 3)) }, ErrNotLeader},
+		"deleted":        {func(p *Partition) { p.Close() }, ErrGone},
+	} {
+		p := replicated(t)
+		ap := appendTo(t, p, 1, -1)
+		a := NewAcks(1)
+		p.Await(a, 0, ap, -1)
+		a.Seal()
+		w := NewWaiter()
+		p.Watch(w, OnLogEnd)
+		c.end(p)
+		if !decided(a) || !errors.Is(a.Err(0), c.want) {
+			t.Errorf("%s: %v", name, a.Err(0))
+		}
+		select {
+		case <-w.C():
+		default:
+			t.Errorf("%s: the waiter sleeps on", name)
+		}
+		if done, err := p.Await(NewAcks(1), 0, ap, -1); !done || !errors.Is(err, c.want) {
+			t.Errorf("%s: await afterwards: %v, %v", name, done, err)
+		}
+		b, h := records(1)
+		if _, err := p.Append(b, h, AppendOptions{LeaderEpoch: AnyEpoch}); !errors.Is(err, c.want) {
+			t.Errorf("%s: append afterwards: %v", name, err)
+		}
+	}
+}
+
+func TestMinInsyncReplicas(t *testing.T) {
+	p := replicated(t)
+	ap := appendTo(t, p, 1, -1)
+	a := NewAcks(1)
+	p.Await(a, 0, ap, -1)
+	a.Seal()
+	p.ISRCommitted(5, 2, []int32{1})
+	if err := p.Ready(AnyEpoch, -1); !errors.Is(err, ErrNotEnoughReplicas) {
+		t.Errorf("ready for acks=all with one in sync: %v", err)
+	}
+	if err := p.Ready(AnyEpoch, 1); err != nil {
+		t.Errorf("acks=1 needs no ISR: %v", err)
+	}
+	b, h := records(1)
+	if _, err := p.Append(b, h, AppendOptions{LeaderEpoch: AnyEpoch, Acks: -1}); !errors.Is(err, ErrNotEnoughReplicas) {
+		t.Errorf("acks=all with one in sync: %v", err)
+	}
+	appendTo(t, p, 1, 1)
+	if hw := p.State().HighWatermark; hw != 0 || decided(a) {
+		t.Errorf("the high watermark is %d with one of two in sync", hw)
+	}
+	// One that has all there is may join: its fetch makes the proposal, the controller's answer lets the rest go on.
+	if err := p.FollowerFetched(5, fetch(2, 2, 2)); err != nil {
+		t.Fatal(err)
+	}
+	prop, ok := p.Proposal()
+	if !ok || len(prop.ISR) != 2 || prop.PartitionEpoch != 2 {
+		t.Fatalf("%+v, %v", prop, ok)
+	}
+	p.ISRCommitted(5, 3, []int32{1, 2})
+	if hw := p.State().HighWatermark; hw != 2 || !decided(a) || a.Err(0) != nil {
+		t.Errorf("high watermark %d, %v", hw, a.Err(0))
+	}
+	c := defaults()
+	c.MinInsyncReplicas = 3
+	p.SetConfig(c)
+	if done, err := p.Await(NewAcks(1), 0, ap, -1); !done || !errors.Is(err, ErrNotEnoughReplicasAfterAppend) {
+		t.Errorf("committed, but too few in sync now: %v, %v", done, err)
+	}
+	c.MinInsyncReplicas = 9 // counts as the number of replicas
+	p.SetConfig(c)
+	p.ISRCommitted(5, 4, []int32{1, 2, 3})
+	if err := p.Ready(AnyEpoch, -1); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestProposalIsTold(t *testing.T) {
+	told := make(chan *Partition, 8)
+	ck := &clock{t: time.Unix(1e9, 0)}
+	c := defaults()
+	c.MinInsyncReplicas = 2
+	p := newPartition(t, Options{Config: c, Now: ck.now, Changed: func(p *Partition) {
+		p.State() // it may look at the partition
+		told <- p
+	}})
+	if err := p.BecomeLeader(assign(self, 5, 1, []int32{1, 2}, 1, 2)); err != nil {
+		t.Fatal(err)
+	}
+	appendTo(t, p, 1, -1)
+	if d := p.Expire(); !d.After(ck.t) {
+		t.Errorf("look again at %v, now %v", d, ck.t)
+	}
+	ck.pass(31 * time.Second)
+	p.Expire()
+	if len(told) != 1 {
+		t.Fatalf("told %d times", len(told))
+	}
+	prop, ok := p.Proposal()
+	if !ok || len(prop.ISR) != 1 || prop.ISR[0].ID != 1 || prop.ISR[0].Epoch != 101 {
+		t.Fatalf("%+v %v", prop, ok)
+	}
+	p.ProposalRefused(prop.PartitionEpoch)
+	p.Expire()
+	if len(told) != 1 {
+		t.Error("told again at once")
+	}
+	ck.pass(2 * time.Second)
+	p.Expire()
+	if len(told) != 2 {
+		t.Error("a refused proposal is never made again")
+	}
+}
+
+func TestWaiters(t *testing.T) {
+	p := replicated(t)
+	consumer, follower, both, gone := NewWaiter(), NewWaiter(), NewWaiter(), NewWaiter()
+	p.Watch(gone, OnLogEnd)
+	p.Watch(consumer, OnHighWatermark)
+	p.Watch(follower, OnLogEnd)
+	p.Watch(both, OnLogEnd|OnHighWatermark)
+	p.Unwatch(gone)
+	p.Unwatch(gone)
+	woken := func(w *Waiter) bool {
+		select {
+		case <-w.C():
+			return true
+		default:
+			return false
+		}
+	}
+	appendTo(t, p, 1, 1)
+	appendTo(t, p, 1, 1)
+	if woken(consumer) || !woken(follower) || !woken(both) || woken(gone) {
+		t.Error("an append wakes those who wait for the log end, and nobody else")
+	}
+	if woken(follower) {
+		t.Error("two happenings came as two")
+	}
+	p.FollowerFetched(5, fetch(2, 2, 2))
+	p.FollowerFetched(5, fetch(3, 2, 2))
+	if !woken(consumer) || woken(follower) || !woken(both) {
+		t.Error("the high watermark wakes those who wait for it, and nobody else")
+	}
+	p.Close()
+	p.Watch(gone, OnLogEnd)
+	if !woken(gone) {
+		t.Error("who comes too late sleeps for ever")
+	}
+}
+
+// flushing is a partition with flush.messages=1 on a disk that can lose power.
+func flushing(t testing.TB, fs disk.FS) *Partition {
+	t.Helper()
+	if err := errors.Join(fs.MkdirAll("/data"), fs.SyncDir("/")); err != nil {
+		t.Fatal(err)
+	}
+	l, _, err := log.Open(log.Options{FS: fs, Dir: "/data/t-0", Topic: "t", TopicID: [16]byte{1}, RecoveryPoint: -1, LogStart: -1, HighWatermark: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := defaults()
+	c.FlushMessages = 1
+	p := newPartition(t, Options{Log: l, Config: c})
+	if err := p.BecomeLeader(assign(self, 1, 1, []int32{1}, 1)); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// TestAcknowledgedSurvivesPowerLoss lets producers append with every acks there is, takes the power at some operation of
+// the disk, and looks for what was acknowledged.
+func TestAcknowledgedSurvivesPowerLoss(t *testing.T) {
+	survived, lost := 0, 0
+	for seed := range uint64(40) {
+		chance := rand.New(rand.NewPCG(seed, 1))
+		fs := disktest.New()
+		p := flushing(t, fs)
+		fs.StopAt(5 + chance.IntN(60))
+		var acked, sent atomic.Int64 // largest acknowledged offset + 1
+		var wg sync.WaitGroup
+		for i := range 4 {
+			acks := int16(1)
+			if i%2 == 0 {
+				acks = -1
+			}
+			wg.Go(func() {
+				for range 30 {
+					b, h := records(1)
+					ap, err := p.Append(b, h, AppendOptions{LeaderEpoch: AnyEpoch, Acks: acks})
+					if err != nil {
+						return
+					}
+					sent.Add(1)
+					a := NewAcks(1)
+					_, err = p.Await(a, 0, ap, acks)
+					a.Seal()
+					<-a.Done()
+					if err != nil || a.Err(0) != nil {
+						return
+					}
+					for {
+						old := acked.Load()
+						if int64(ap.Last)+1 <= old || acked.CompareAndSwap(old, int64(ap.Last)+1) {
+							break
+						}
+					}
+				}
+			})
+		}
+		wg.Wait()
+		p.Close()
+		fs.Crash(chance)
+		l, _, err := log.Open(log.Options{FS: fs, Dir: "/data/t-0", Topic: "t", TopicID: [16]byte{1}, RecoveryPoint: -1, LogStart: -1, HighWatermark: -1})
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		if end := l.View().LogEnd(); int64(end) < acked.Load() {
+			t.Errorf("seed %d: the log ends at %d, and %d were acknowledged", seed, end, acked.Load())
+		}
+		if int64(l.View().LogEnd()) < sent.Load() {
+			lost++
+		}
+		if acked.Load() > 0 {
+			survived++
+		}
+		l.Close()
+	}
+	if survived < 20 || lost < 5 {
+		t.Errorf("an idle world: acknowledged in %d runs, something lost in %d", survived, lost)
+	}
+}
+
+// TestAnUnsyncedAcknowledgementIsSeen shows that the test above would notice: on a disk that only says that it synced,
+// what was acknowledged is lost.
+func TestAnUnsyncedAcknowledgementIsSeen(t *testing.T) {
+	fs := disktest.New()
+	fs.Deaf(func(op, name string) bool { return true })
+	p := flushing(t, fs)
+	ap := appendTo(t, p, 1, -1)
+	a := NewAcks(1)
+	p.Await(a, 0, ap, -1)
+	a.Seal()
+	<-a.Done()
+	if a.Err(0) != nil {
+		t.Fatal(a.Err(0))
+	}
+	p.Close()
+	fs.Crash(rand.New(rand.NewPCG(1, 1)))
+	l, _, err := log.Open(log.Options{FS: fs, Dir: "/data/t-0", Topic: "t", TopicID: [16]byte{1}, RecoveryPoint: -1, LogStart: -1, HighWatermark: -1})
+	if err == nil && l.View().LogEnd() > ap.Last {
+		t.Error("the record survived a disk that keeps nothing")
+	}
+}
+
+// slowDisk is a disk whose syncs are told of before they are done.
+type slowDisk struct {
+	disk.FS
+	sync func()
+}
+
+type slowFile struct {
+	disk.File
+	d slowDisk
+}
+
+func (d slowDisk) Open(name string, flag disk.Flag) (disk.File, error) {
+	f, err := d.FS.Open(name, flag)
+	if err != nil {
+		return nil, err
+	}
+	return slowFile{f, d}, nil
+}
+
+func (f slowFile) Sync() error {
+	f.d.sync()
+	return f.File.Sync()
+}
+
+// TestGroupCommit: appends that come while the disk syncs are made durable together.
+func TestGroupCommit(t *testing.T) {
+	var syncs atomic.Int64
+	block := make(chan struct{})
+	p := flushing(t, slowDisk{FS: disktest.New(), sync: func() {
+		syncs.Add(1)
+		<-block
+	}})
+	const n = 50
+	a := NewAcks(n)
+	for i := range n {
+		ap := appendTo(t, p, 1, 1)
+		if done, err := p.Await(a, i, ap, 1); done || err != nil {
+			t.Fatalf("append %d did not wait for the disk: %v", i, err)
+		}
+	}
+	a.Seal()
+	if hw := p.State().HighWatermark; hw != 0 {
+		t.Errorf("the high watermark is %d before anything is durable", hw)
+	}
+	close(block)
+	<-a.Done()
+	for i := range n {
+		if a.Err(i) != nil {
+			t.Fatal(a.Err(i))
+		}
+	}
+	if hw := p.State().HighWatermark; hw != n {
+		t.Errorf("the high watermark is %d", hw)
+	}
+	if s := syncs.Load(); s > 20 {
+		t.Errorf("%d syncs for %d appends", s, n)
+	}
+}
+
+func TestFailedFlushFailsWaits(t *testing.T) {
+	fs := disktest.New()
+	p := flushing(t, fs)
+	broken := errors.New("broken")
+	fs.Refuse(func(op, name string) error {
+		if op == "sync" {
+			return broken
+		}
+		return nil
+	})
+	ap := appendTo(t, p, 1, 1)
+	a := NewAcks(1)
+	_, err := p.Await(a, 0, ap, 1)
+	a.Seal()
+	<-a.Done()
+	var off *log.OfflineError
+	if err == nil {
+		err = a.Err(0)
+	}
+	if !errors.As(err, &off) || !errors.Is(err, broken) {
+		t.Errorf("%v", err)
+	}
+	b, h := records(1)
+	if _, err := p.Append(b, h, AppendOptions{LeaderEpoch: AnyEpoch}); !errors.As(err, &off) {
+		t.Errorf("append to a disk that was given up: %v", err)
+	}
+}
+
+// TestEverybodyAtOnce is for the race detector: appends, reads, waits, followers, ISR changes and configs together.
+func TestEverybodyAtOnce(t *testing.T) {
+	p := replicated(t)
+	stop := make(chan struct{})
+	var wg, writers sync.WaitGroup
+	for range 3 {
+		writers.Go(func() {
+			for range 200 {
+				b, h := records(2)
+				ap, err := p.Append(b, h, AppendOptions{LeaderEpoch: AnyEpoch, Acks: -1})
+				if errors.Is(err, ErrNotEnoughReplicas) {
+					time.Sleep(time.Millisecond)
+					continue
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				a := NewAcks(1)
+				p.Await(a, 0, ap, -1)
+				a.Seal()
+				select {
+				case <-a.Done():
+				case <-time.After(10 * time.Second):
+					a.Cancel()
+				}
+				if err := a.Err(0); err != nil && !errors.Is(err, ErrNotEnoughReplicasAfterAppend) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for _, id := range []int32{2, 3} {
+		wg.Go(func() {
+			from := batch.Offset(0)
+			w := NewWaiter()
+			p.Watch(w, OnLogEnd)
+			defer p.Unwatch(w)
+			for {
+				q := ReadRequest{Offset: from, MaxBytes: 1000, MinOne: true, Replica: id, CurrentLeaderEpoch: 5, LastFetchedEpoch: AnyEpoch}
+				r, err := p.Read(q)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if err := p.FollowerFetched(5, fetch(id, from, r.LogEnd)); err != nil {
+					t.Error(err)
+					return
+				}
+				if r.Records.Len() > 0 {
+					b := make([]byte, r.Records.Len())
+					r.Records.ReadAt(b, 0)
+					for len(b) >= batch.HeaderSize {
+						h, err := batch.ParseHeader(b)
+						if err != nil || h.Size() > len(b) {
+							break
+						}
+						from, b = h.NextOffset(), b[h.Size():]
+					}
+					r.Records.Release()
+					continue
+				}
+				select {
+				case <-w.C():
+				case <-stop:
+					return
+				}
+			}
+		})
+	}
+	wg.Go(func() {
+		last := batch.Offset(0)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			r, err := p.Read(ReadRequest{Offset: last, MaxBytes: 500, Replica: -1, CurrentLeaderEpoch: AnyEpoch, LastFetchedEpoch: AnyEpoch})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if r.HighWatermark < last {
+				t.Errorf("the high watermark went from %d to %d", last, r.HighWatermark)
+			}
+			last = r.HighWatermark
+			r.Records.Release()
+			p.State()
+			time.Sleep(100 * time.Microsecond)
+		}
+	})
+	wg.Go(func() {
+		isrs := [][]int32{{1, 2, 3}, {1, 2}, {1, 2, 3}, {1, 3}, {1}}
+		pepoch := int32(2)
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				p.ISRCommitted(5, pepoch, []int32{1, 2, 3})
+				return
+			case <-time.After(time.Millisecond):
+			}
+			p.ISRCommitted(5, pepoch, isrs[i%len(isrs)])
+			pepoch++
+			c := defaults()
+			c.MinInsyncReplicas = 2
+			p.SetConfig(c)
+			p.Expire()
+			if _, err := p.Housekeep(1000); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	writers.Wait()
+	close(stop)
+	wg.Wait()
+}
