@@ -1,0 +1,280 @@
+// Package kafka runs Apache Kafka itself beside Millrace: the peer that answers
+// are compared with. Its jars come from Maven by name and version and are kept
+// under .cache/kafka; every server binds loopback only.
+//
+// It needs Java 17 or newer and Maven, and says so in one sentence where they
+// are missing.
+package kafka
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// The versions that are compared with: the newest, and the last one that still
+// served what 4.0 dropped (KIP-896).
+const (
+	Newest = "4.4.0"
+	Oldest = "3.9.2"
+)
+
+//go:embed pom.xml
+var pom []byte
+
+// Install fetches the jars of a version, once, and returns their class path.
+func Install(ctx context.Context, version string) (string, error) {
+	root, err := repository()
+	if err != nil {
+		return "", err
+	}
+	home := filepath.Join(root, ".cache", "kafka", version)
+	libs := filepath.Join(home, "libs")
+	done := filepath.Join(home, "installed")
+	if b, err := os.ReadFile(done); err == nil && bytes.Equal(b, pom) {
+		return libs + "/*", nil
+	}
+	for _, program := range []string{"java", "mvn"} {
+		if _, err := exec.LookPath(program); err != nil {
+			return "", fmt.Errorf("Apache Kafka needs %s, which is not installed", program)
+		}
+	}
+	if err := os.RemoveAll(home); err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(home, 0o755); err != nil {
+		return "", err
+	}
+	if err := os.WriteFile(filepath.Join(home, "pom.xml"), pom, 0o644); err != nil {
+		return "", err
+	}
+	cmd := exec.CommandContext(ctx, "mvn", "-q", "-B", "-f", filepath.Join(home, "pom.xml"), "-Dkafka.version="+version,
+		"dependency:copy-dependencies", "-DoutputDirectory="+libs)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("Maven could not fetch Apache Kafka %s: %w\n%s", version, err, out)
+	}
+	return libs + "/*", os.WriteFile(done, pom, 0o644)
+}
+
+// repository is the root of this checkout: the folder with go.mod.
+func repository() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+		up := filepath.Dir(dir)
+		if up == dir {
+			return "", errors.New("not inside the repository")
+		}
+		dir = up
+	}
+}
+
+// Options of a server. The zero value is the newest version on free ports in a
+// temporary directory.
+type Options struct {
+	Version    string
+	Dir        string            // where its data lies; "": a directory removed at Stop
+	Port       int               // of the broker listener; 0: a free one
+	Properties map[string]string // over the defaults of one combined node
+	Output     io.Writer         // of the server's process; nil: dropped
+}
+
+// Server is a running Apache Kafka.
+type Server struct {
+	Bootstrap  string // HOST:PORT of the broker listener
+	Controller string // HOST:PORT of the controller listener
+	ClusterID  string
+
+	cmd     *exec.Cmd
+	exited  chan error
+	cleanup func()
+}
+
+// Start formats a directory if it is empty, starts the server and waits until
+// it has metadata.
+func Start(ctx context.Context, o Options) (*Server, error) {
+	if o.Version == "" {
+		o.Version = Newest
+	}
+	cp, err := Install(ctx, o.Version)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{exited: make(chan error, 1), cleanup: func() {}}
+	if o.Dir == "" {
+		if o.Dir, err = os.MkdirTemp("", "apache-kafka-"); err != nil {
+			return nil, err
+		}
+		dir := o.Dir
+		s.cleanup = func() { os.RemoveAll(dir) }
+	}
+	if o.Port == 0 {
+		if o.Port, err = freePort(); err != nil {
+			return nil, err
+		}
+	}
+	controller, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	s.Bootstrap = fmt.Sprintf("127.0.0.1:%d", o.Port)
+	s.Controller = fmt.Sprintf("127.0.0.1:%d", controller)
+	file := filepath.Join(o.Dir, "server.properties")
+	if err := os.WriteFile(file, properties(o, s), 0o644); err != nil {
+		return nil, err
+	}
+	if err := s.format(ctx, cp, o.Dir, file); err != nil {
+		s.cleanup()
+		return nil, err
+	}
+	s.cmd = exec.Command("java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", cp, "kafka.Kafka", file)
+	s.cmd.Stdout, s.cmd.Stderr = o.Output, o.Output
+	s.cmd.SysProcAttr = dieWithParent()
+	if err := s.cmd.Start(); err != nil {
+		s.cleanup()
+		return nil, err
+	}
+	go func() { s.exited <- s.cmd.Wait() }()
+	if err := s.await(ctx); err != nil {
+		s.Stop()
+		return nil, err
+	}
+	return s, nil
+}
+
+func properties(o Options, s *Server) []byte {
+	p := map[string]string{
+		"process.roles": "broker,controller", "node.id": "1", "controller.quorum.voters": "1@" + s.Controller,
+		"listeners":            "PLAINTEXT://" + s.Bootstrap + ",CONTROLLER://" + s.Controller,
+		"advertised.listeners": "PLAINTEXT://" + s.Bootstrap, "controller.listener.names": "CONTROLLER",
+		"log.dirs":                         filepath.Join(o.Dir, "data"),
+		"offsets.topic.replication.factor": "1", "transaction.state.log.replication.factor": "1", "transaction.state.log.min.isr": "1",
+		"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "4", "transaction.state.log.num.partitions": "4",
+	}
+	if !strings.HasPrefix(o.Version, "3.") {
+		p["share.coordinator.state.topic.replication.factor"] = "1"
+		p["share.coordinator.state.topic.min.isr"] = "1"
+		p["share.coordinator.state.topic.num.partitions"] = "4"
+	}
+	for k, v := range o.Properties {
+		p[k] = v
+	}
+	var b bytes.Buffer
+	for k, v := range p {
+		fmt.Fprintf(&b, "%s=%s\n", k, v)
+	}
+	return b.Bytes()
+}
+
+func (s *Server) format(ctx context.Context, cp, dir, file string) error {
+	if _, err := os.Stat(filepath.Join(dir, "data", "meta.properties")); err == nil {
+		return nil
+	}
+	s.ClusterID = "MkU3OEVBNTcwNTJENDM2Qg"
+	cmd := exec.CommandContext(ctx, "java", "-XX:TieredStopAtLevel=1", "-cp", cp, "kafka.tools.StorageTool", "format", "--cluster-id", s.ClusterID, "-c", file)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("formatting Apache Kafka's directory: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// await asks for API versions until the answer shows that the server has loaded
+// its metadata.
+func (s *Server) await(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 90*time.Second)
+	defer cancel()
+	for {
+		if ready(s.Bootstrap) {
+			return nil
+		}
+		select {
+		case err := <-s.exited:
+			s.exited <- err
+			return fmt.Errorf("Apache Kafka ended while it started: %v", err)
+		case <-ctx.Done():
+			return errors.New("Apache Kafka did not become ready in 90 s")
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+func ready(addr string) bool {
+	nc, err := net.DialTimeout("tcp", addr, time.Second)
+	if err != nil {
+		return false
+	}
+	defer nc.Close()
+	nc.SetDeadline(time.Now().Add(2 * time.Second))
+	req := kmsg.NewPtrApiVersionsRequest()
+	req.Version, req.ClientSoftwareName, req.ClientSoftwareVersion = 3, "millrace-compat", "1"
+	if _, err := nc.Write(kmsg.NewRequestFormatter().AppendRequest(nil, req, 1)); err != nil {
+		return false
+	}
+	var size [4]byte
+	if _, err := io.ReadFull(nc, size[:]); err != nil {
+		return false
+	}
+	body := make([]byte, int(size[2])<<8|int(size[3]))
+	if _, err := io.ReadFull(nc, body); err != nil || len(body) < 4 {
+		return false
+	}
+	resp := kmsg.NewPtrApiVersionsResponse()
+	resp.Version = 3
+	return resp.ReadFrom(body[4:]) == nil && len(resp.FinalizedFeatures) > 0
+}
+
+// Kill ends the server as a crash does.
+func (s *Server) Kill() { s.end(syscall.SIGKILL) }
+
+// Stop ends the server in order, and removes its directory if Start made it.
+func (s *Server) Stop() {
+	s.end(syscall.SIGTERM)
+	s.cleanup()
+}
+
+func (s *Server) end(sig syscall.Signal) {
+	if s.cmd == nil || s.cmd.Process == nil {
+		return
+	}
+	s.cmd.Process.Signal(sig)
+	select {
+	case err := <-s.exited:
+		s.exited <- err
+	case <-time.After(30 * time.Second):
+		s.cmd.Process.Kill()
+		s.exited <- <-s.exited
+	}
+}
+
+// Wait returns when the server has ended.
+func (s *Server) Wait() error {
+	err := <-s.exited
+	s.exited <- err
+	return err
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}
