@@ -20,7 +20,7 @@ import (
 // own, and outlive refused appends and coordinators that lose what was not
 // committed. The invariants are checked after every event.
 func TestSimulation(t *testing.T) {
-	seeds := uint64(20)
+	seeds := uint64(12)
 	if testing.Short() {
 		seeds = 4
 	}
@@ -51,7 +51,7 @@ const (
 	simRebalance  = 15 * time.Second
 	simDelay      = time.Second
 	simBeat       = time.Second
-	simLife       = 8 * time.Minute
+	simLife       = 6 * time.Minute
 )
 
 // sim is the world with clients in it. Everything happens at a time, in order.
