@@ -51,7 +51,7 @@ func (l *Log) AppendWith(b []byte, h batch.Header, now int64, r producer.Rules) 
 		}
 	}
 	h.BaseOffset, h.LeaderEpoch = l.end, l.epoch
-	if err := l.prepare(h, len(b), now, l.end); err != nil {
+	if err := l.prepare(h, len(b), now); err != nil {
 		return Appended{}, err
 	}
 	batch.Patch(b, h.BaseOffset, h.LeaderEpoch)
@@ -84,7 +84,7 @@ func (l *Log) AppendAsFollower(b []byte) (Appended, error) {
 	for len(batches) > 0 {
 		// As many as one write can take: up to where the segment has to be rolled.
 		first := batches[0]
-		if err := l.prepare(first.h, first.h.Size(), now, first.h.BaseOffset); err != nil {
+		if err := l.prepare(first.h, first.h.Size(), now); err != nil {
 			return Appended{}, err
 		}
 		n, size := 1, first.h.Size()
@@ -165,11 +165,11 @@ func (l *Log) parseCopied(b []byte) ([]copied, error) {
 }
 
 // prepare makes the active segment one that a batch of size bytes can be appended to: it makes the files of a log that
-// has none, opens those of a log just started, or rolls, with base as the new segment's base.
-func (l *Log) prepare(h batch.Header, size int, now int64, base batch.Offset) error {
+// has none, opens those of a log just started, or rolls.
+func (l *Log) prepare(h batch.Header, size int, now int64) error {
 	l.touched = true
 	if len(l.segs) == 0 {
-		if err := l.materialise(base, now); err != nil {
+		if err := l.materialise(l.end, now); err != nil {
 			return l.fail("making the files", err)
 		}
 	}
@@ -183,7 +183,13 @@ func (l *Log) prepare(h batch.Header, size int, now int64, base batch.Offset) er
 		return l.fail("append", err)
 	}
 	if full {
-		if err := l.roll(max(base, l.end), now); err != nil {
+		// The new segment begins where the old one ends, also before a gap: recovery takes a hole between two segments
+		// for a tail that was lost. Only a gap that no segment can hold is left between them.
+		base := l.end
+		if !fits(h.LastOffset(), base) {
+			base = h.BaseOffset
+		}
+		if err := l.roll(base, now); err != nil {
 			return l.fail("roll", err)
 		}
 	}
@@ -331,7 +337,7 @@ func (l *Log) begin(base batch.Offset, now int64) error {
 // startActive makes a segment the one that is written to, with so many bytes and index entries.
 func (l *Log) startActive(seg *segment, f disk.File, size int64, offsets, times int, now int64) error {
 	l.active = active{
-		file: f, size: size, maxTimestamp: batch.NoTimestamp, maxOffset: seg.base, indexed: batch.NoTimestamp,
+		file: f, seg: seg, size: size, maxTimestamp: batch.NoTimestamp, maxOffset: seg.base, indexed: batch.NoTimestamp,
 		created: now, jitter: l.jitter(seg.base),
 		offsetRoom: seg.offsets.roomFor(l.cfg.Load().IndexBytes), timeRoom: seg.times.roomFor(l.cfg.Load().IndexBytes),
 	}
@@ -392,11 +398,12 @@ func (l *Log) checkIndexes(seg *segment, size int64) (offsets, times int, newest
 }
 
 // closeActive ends the writing to the active segment: its indexes get their last entry and are cut to their size.
-func (l *Log) closeActive(seg *segment, sync bool) error {
+func (l *Log) closeActive(sync bool) error {
 	a := &l.active
 	if a.file == nil {
 		return nil
 	}
+	seg := a.seg
 	if err := l.indexTime(seg); err != nil {
 		return err
 	}
@@ -440,7 +447,7 @@ func (l *Log) roll(base batch.Offset, now int64) error {
 	if l.active.size == 0 && l.last().base == base {
 		return nil
 	}
-	if err := l.closeActive(l.last(), false); err != nil {
+	if err := l.closeActive(false); err != nil {
 		return err
 	}
 	l.last().recent.Store(nil)

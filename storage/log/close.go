@@ -20,7 +20,7 @@ func (l *Log) Close() error {
 	}
 	l.flushing.Lock()
 	defer l.flushing.Unlock()
-	if err := l.closeActive(l.last(), true); err != nil {
+	if err := l.closeActive(true); err != nil {
 		return l.fail("close", err)
 	}
 	if err := l.writeSnapshot(l.end, true); err != nil {
@@ -39,7 +39,7 @@ func (l *Log) abandon() {
 	l.closed = true
 	if l.active.file != nil {
 		l.active.file = nil
-		l.last().log.unhold()
+		l.active.seg.log.unhold()
 	}
 	for _, seg := range l.segs {
 		seg.log.retire()

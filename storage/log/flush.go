@@ -56,10 +56,18 @@ func (l *Log) flushView(v *View, all bool) error {
 	if v.closed {
 		return ErrClosed
 	}
-	from := max(v.segmentAt(l.FlushedOffset()), 0)
+	// Below a segment that is wholly durable all are; before the recovery point enters a segment, those below it are.
+	from := len(v.segs)
+	for from > 0 && !v.segs[from-1].synced.Load() {
+		from--
+	}
 	for i := from; i < len(v.segs); i++ {
-		if err := l.syncSegment(v.segs[i], all || i < len(v.segs)-1); err != nil {
+		closed := i < len(v.segs)-1
+		if err := l.syncSegment(v.segs[i], all || closed); err != nil {
 			return l.fail("flush", err)
+		}
+		if closed {
+			v.segs[i].synced.Store(true)
 		}
 	}
 	if l.metaDirty.Swap(false) {

@@ -87,6 +87,7 @@ type Log struct {
 // active is what the writer knows of the active segment.
 type active struct {
 	file disk.File // nil until the first append since Open
+	seg  *segment  // whose file it is, and whose handle is held
 	size int64
 	// maxTimestamp is the largest so far and maxOffset the last offset of the batch that brought it; -1: none, or not
 	// asked yet (file is nil then).

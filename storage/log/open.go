@@ -234,8 +234,8 @@ func (l *Log) openEpochs(list listing, report *Report) bool {
 // openClean opens a log that was closed in order: the snapshot that closing it left says where it ends, so nothing but
 // that snapshot is read.
 func (l *Log) openClean(o Options, found []segmentFiles, report *Report) error {
-	last := len(l.segs) - 1
-	seg := l.segs[last]
+	var err error
+	seg := l.last()
 	for i, f := range found {
 		if l.segs[i].size > 0 && !(f.index && f.time) {
 			if err := l.makeIndexes(l.segs[i], report); err != nil {
@@ -243,11 +243,14 @@ func (l *Log) openClean(o Options, found []segmentFiles, report *Report) error {
 			}
 		}
 	}
+	for _, s := range l.segs[:len(l.segs)-1] {
+		s.synced.Store(true)
+	}
 	l.active = active{size: seg.size, maxTimestamp: batch.NoTimestamp, maxOffset: seg.base}
 	n := len(l.snapshots)
 	if n > 0 && l.snapshots[n-1] == o.RecoveryPoint && (o.RecoveryPoint > seg.base) == (seg.size > 0) && o.RecoveryPoint >= seg.base {
 		l.end = o.RecoveryPoint
-	} else if err := l.readEnd(seg, report); err != nil {
+	} else if l.end, err = seg.endOf(seg.size); err != nil {
 		return l.damaged(err, seg)
 	}
 	at, err := l.loadProducers(l.end, l.segs[0].base, report)
@@ -270,26 +273,6 @@ func (l *Log) damaged(err error, seg *segment) error {
 	var c *CorruptError
 	if errors.As(err, &c) {
 		return &DamagedError{Damage{Segment: l.dir + "/" + fileName(seg.base, suffixLog), Position: c.Position, Offset: l.end, Reason: err}}
-	}
-	return err
-}
-
-// readEnd finds the log end from the last index entry on.
-func (l *Log) readEnd(seg *segment, report *Report) error {
-	l.end = seg.base
-	start := int64(0)
-	if e, ok, err := seg.offsets.last(); err == nil && ok && e.position > 0 && int64(e.position) < seg.size {
-		start = int64(e.position)
-	}
-	err := l.walk(seg, start, report, func(_ *scanner, h batch.Header) error {
-		l.end = h.NextOffset()
-		return nil
-	})
-	if start > 0 && isCorrupt(err) {
-		return l.walk(seg, 0, report, func(_ *scanner, h batch.Header) error {
-			l.end = h.NextOffset()
-			return nil
-		})
 	}
 	return err
 }
@@ -364,7 +347,7 @@ func (l *Log) makeIndexes(seg *segment, report *Report) error {
 		return err
 	}
 	report.Rebuilt = append(report.Rebuilt, fileName(seg.base, suffixIndex), fileName(seg.base, suffixTimeIndex))
-	if err := l.closeActive(seg, true); err != nil {
+	if err := l.closeActive(true); err != nil {
 		return l.fail("making indexes", err)
 	}
 	return nil

@@ -20,7 +20,9 @@ func (l *Log) recover(o Options, found []segmentFiles, epochsGood bool, report *
 	all := l.segs
 	first := 0
 	for i, seg := range all {
-		if seg.base <= point {
+		// One that ends exactly at the recovery point is read too: its indexes are only known to be durable when the
+		// recovery point lies in a later one.
+		if seg.base < point {
 			first = i
 		}
 	}
@@ -28,6 +30,7 @@ func (l *Log) recover(o Options, found []segmentFiles, epochsGood bool, report *
 		first = 0 // every batch has to say its epoch again
 	}
 	for i := range first {
+		all[i].synced.Store(true)
 		if all[i].size > 0 && (!found[i].index || !found[i].time || l.indexesBad(all[i])) {
 			if err := l.makeIndexes(all[i], report); err != nil {
 				return l.damaged(err, all[i])
@@ -65,7 +68,16 @@ func (l *Log) recover(o Options, found []segmentFiles, epochsGood bool, report *
 		if i+1 == len(all) {
 			break
 		}
-		if err := l.closeActive(all[i], false); err != nil {
+		if bad := l.joint(all[i+1], point); bad != nil {
+			if l.end < point {
+				return &DamagedError{Damage{Segment: all[i+1].log.path, Offset: l.end, Reason: bad}}
+			}
+			if err := l.cut(all[i], all[i+1:], bad, report); err != nil {
+				return l.fail("cutting the tail", err)
+			}
+			break
+		}
+		if err := l.closeActive(false); err != nil {
 			return l.fail("recovery", err)
 		}
 		all[i].recent.Store(nil)
@@ -83,6 +95,17 @@ func (l *Log) recover(o Options, found []segmentFiles, epochsGood bool, report *
 	}
 	l.flushed.Store(int64(min(point, l.end)))
 	return nil
+}
+
+// joint compares where a segment begins with where the one before it ends. Segments are only begun at the log end, so a
+// hole behind the recovery point is a tail that was lost while the next segment's name was not; had it stayed, nobody
+// would fetch those offsets again. Below the recovery point a hole is what a cleaning left: only what was flushed is
+// ever cleaned.
+func (l *Log) joint(next *segment, point batch.Offset) *CorruptError {
+	if next.base == l.end || (next.base > l.end && (l.end < point || !fits(next.base, l.end))) {
+		return nil
+	}
+	return &CorruptError{Why: fmt.Sprintf("segment begins at offset %d, the one before it ends at %d", next.base, l.end)}
 }
 
 // indexesBad looks at the indexes of a segment that is not read.
@@ -106,13 +129,6 @@ func (l *Log) recoverSegment(seg *segment, point batch.Offset, report *Report) (
 	}
 	s := scanner{f: f, limit: seg.size, buf: make([]byte, int(min(seg.size, wholeScan)))}
 	defer func() { report.Scanned += s.read }()
-	if seg.base < l.end && seg.size > 0 {
-		bad := &CorruptError{Why: fmt.Sprintf("segment begins at offset %d, the one before it ends at %d", seg.base, l.end)}
-		if l.end < point {
-			return nil, &DamagedError{Damage{Segment: seg.log.path, Offset: l.end, Reason: bad}}
-		}
-		return bad, nil
-	}
 	l.end = max(l.end, seg.base)
 	for {
 		h, m, err := l.recoverBatch(&s, seg)

@@ -51,6 +51,9 @@ func (l *Log) Retain(now time.Time) ([]string, error) {
 	if base := l.segs[0].base; base > l.start {
 		l.setStart(base)
 	}
+	if l.hwAt.seg != nil && l.hwAt.seg.base < l.segs[0].base {
+		l.hwAt = l.placeOf(l.hw) // it was the end of a segment that goes
+	}
 	l.publish()
 	for _, seg := range gone {
 		if err := l.dropSegment(seg); err != nil {

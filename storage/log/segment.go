@@ -35,6 +35,9 @@ type segment struct {
 	// recent is the newest batches, while the segment is active.
 	recent atomic.Pointer[recent]
 
+	// synced: the segment is not active any more, and everything of it is durable, the indexes too.
+	synced atomic.Bool
+
 	// size is the file's length once the segment is not active any more. While it is, each View says how much of it
 	// is there.
 	size int64
@@ -180,6 +183,40 @@ func (s *segment) scanTo(start int64, o batch.Offset, size int64) (found, bool, 
 		if h.LastOffset() >= o {
 			return found{pos: sc.pos, size: h.Size(), base: h.BaseOffset, last: h.LastOffset()}, true, nil
 		}
+		sc.step(h)
+	}
+}
+
+// endOf is the offset behind the last batch of the segment's first pos bytes.
+func (s *segment) endOf(pos int64) (batch.Offset, error) {
+	e, ok, err := s.offsets.floor(func(e offsetEntry) bool { return int64(e.position) < pos })
+	if err == nil && ok && e.position > 0 {
+		if end, err := s.scanEnd(int64(e.position), pos); err == nil || !isCorrupt(err) {
+			return end, err
+		}
+	}
+	return s.scanEnd(0, pos)
+}
+
+func (s *segment) scanEnd(start, pos int64) (batch.Offset, error) {
+	end := s.base
+	f, err := s.log.acquire()
+	if err != nil {
+		return end, err
+	}
+	defer s.log.release()
+	buf := smallBuffers.Get().(*[]byte)
+	defer smallBuffers.Put(buf)
+	sc := scanner{f: f, pos: start, limit: pos, buf: *buf}
+	for {
+		h, err := sc.header()
+		if err == io.EOF {
+			return end, nil
+		}
+		if err != nil {
+			return end, fmt.Errorf("segment %d: %w", s.base, err)
+		}
+		end = h.NextOffset()
 		sc.step(h)
 	}
 }

@@ -8,8 +8,9 @@ import (
 	"millrace/storage/disk"
 )
 
-// Truncate removes the records at and behind an offset. Batches are not split: one that holds the offset goes whole, and
-// the log then ends at its base. An offset at or behind the log end changes nothing.
+// Truncate removes the records at and behind an offset. Batches are not split: one that holds the offset goes whole. The
+// log then ends where its last batch does, as it will after the next start, and not in the gap a cleaning may have left
+// before the offset. An offset at or behind the log end changes nothing.
 //
 // It is durable when it returns: were a removed batch to come back behind new ones after a crash, nothing would tell it
 // from their continuation.
@@ -42,9 +43,13 @@ func (l *Log) truncate(to batch.Offset) error {
 	if err != nil {
 		return err
 	}
-	end, pos := to, v.sizeOf(i)
+	pos := v.sizeOf(i)
 	if ok {
-		end, pos = min(to, at.base), at.pos
+		pos = at.pos
+	}
+	end, err := seg.endOf(pos)
+	if err != nil {
+		return err
 	}
 	if err := l.lowerTo(end); err != nil {
 		return err
@@ -52,7 +57,7 @@ func (l *Log) truncate(to batch.Offset) error {
 	l.touched = true
 	// The indexes' last entries go to their files, so that the new segment finds them all there.
 	held := l.last()
-	if err := l.closeActive(held, false); err != nil {
+	if err := l.closeActive(false); err != nil {
 		return err
 	}
 	held.recent.Store(nil)
@@ -255,13 +260,14 @@ func (l *Log) TruncateFully(start batch.Offset) error {
 }
 
 func (l *Log) truncateFully(start batch.Offset) error {
-	if err := l.lowerTo(start); err != nil {
+	// Everything goes, on purpose: whatever a crash on the way leaves is no loss.
+	if err := l.lowerTo(0); err != nil {
 		return err
 	}
 	made := len(l.segs) > 0
 	behind := l.segs
 	if made && l.active.file != nil {
-		if err := l.closeActive(l.last(), false); err != nil {
+		if err := l.closeActive(false); err != nil {
 			return err
 		}
 	}

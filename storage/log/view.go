@@ -200,6 +200,9 @@ func (v *View) Size(from, upper batch.Offset) int64 {
 		if err != nil || a.seg == b.seg {
 			return b.pos - a.pos, err
 		}
+		if b.seg.base < a.seg.base {
+			return 0, nil // the end of one segment and the start of the next are one place
+		}
 		n := b.pos - a.pos
 		for i, seg := range v.segs {
 			if seg.base >= a.seg.base && seg.base < b.seg.base {

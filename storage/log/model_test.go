@@ -1,0 +1,171 @@
+package log
+
+import (
+	"errors"
+	"math/rand/v2"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"millrace/storage/disktest"
+)
+
+// TestAgainstModel does random things to a log and compares it with the model after each.
+func TestAgainstModel(t *testing.T) {
+	counts := map[string]int{}
+	rapid.Check(t, func(t *rapid.T) {
+		d := func(n int, what string) int { return rapid.IntRange(0, n-1).Draw(t, what) }
+		w := newWorld()
+		if err := w.begin(); err != nil {
+			t.Fatal(err)
+		}
+		for range rapid.IntRange(1, 80).Draw(t, "steps") {
+			if d(20, "crash") == 0 {
+				flushed := w.log.FlushedOffset()
+				switch d(3, "how") {
+				case 0:
+					w.fs.Kill()
+				case 1:
+					w.fs.Crash(nil)
+				default:
+					w.fs.Crash(rand.New(rand.NewPCG(uint64(d(1<<30, "chance")), 1)))
+				}
+				w.counts["crash"]++
+				if err := w.crashed(flushed); err != nil {
+					t.Fatal(err)
+				}
+			} else if err := w.step(d); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.check(); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.checkReads(d); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for k, n := range w.counts {
+			counts[k] += n
+		}
+	})
+	for _, s := range steps {
+		if counts[s.name] == 0 {
+			t.Errorf("step %q never happened", s.name)
+		}
+	}
+	if counts["crash"] == 0 {
+		t.Error("no crash happened")
+	}
+}
+
+// TestSeeds is TestAgainstModel from fixed seeds, each with one kind of crash.
+func TestSeeds(t *testing.T) {
+	seeds := uint64(300)
+	if testing.Short() {
+		seeds = 40
+	}
+	for seed := range seeds {
+		w := newWorld()
+		if err := w.begin(); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.live(fromSeed(seed), 60, seed); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+	}
+}
+
+// live does steps, with a crash now and then, and checks after each.
+func (w *world) live(d draw, steps int, seed uint64) error {
+	for range steps {
+		if d(20, "crash") == 0 {
+			flushed := w.log.FlushedOffset()
+			w.crash(seed)
+			if err := w.crashed(flushed); err != nil {
+				return err
+			}
+		} else if err := w.step(d); err != nil {
+			return err
+		}
+		if err := w.check(); err != nil {
+			return err
+		}
+		if err := w.checkReads(d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// crash ends the process or the power; the seed says which, and what survives.
+func (w *world) crash(seed uint64) {
+	switch seed % 3 {
+	case 0:
+		w.fs.Kill()
+	case 1:
+		w.fs.Crash(nil)
+	default:
+		w.fs.Crash(rand.New(rand.NewPCG(seed, 4)))
+	}
+}
+
+// TestCrashAtEveryOperation takes the power away at each operation of a run in turn, in each of three ways.
+func TestCrashAtEveryOperation(t *testing.T) {
+	runs := uint64(12)
+	if testing.Short() {
+		runs = 2
+	}
+	crashes := 0
+	for seed := range runs {
+		for kind := range uint64(3) {
+			for at := 1; ; at++ {
+				stopped, err := crashAt(seed, seed*3+kind, at)
+				if err != nil {
+					t.Fatalf("seed %d, kind %d, stopped at operation %d: %v", seed, kind, at, err)
+				}
+				if !stopped {
+					break
+				}
+				crashes++
+			}
+		}
+	}
+	t.Logf("%d crashes", crashes)
+	if crashes < 100*int(runs) {
+		t.Errorf("only %d crashes: the runs do too little", crashes)
+	}
+}
+
+// crashAt does the steps of a seed until the power goes at an operation, recovers, checks, and goes on for a while. It
+// says whether it came to that.
+func crashAt(seed, kind uint64, at int) (bool, error) {
+	d := fromSeed(seed)
+	w := newWorld()
+	if err := w.begin(); err != nil {
+		return false, err
+	}
+	w.fs.StopAt(at)
+	for range 50 {
+		err := w.step(d)
+		if w.fs.Stopped() {
+			if err != nil && !errors.Is(err, disktest.ErrStopped) {
+				return true, err
+			}
+			flushed := w.log.FlushedOffset()
+			w.log.Abandon()
+			w.crash(kind)
+			if err := w.crashed(flushed); err != nil {
+				return true, err
+			}
+			if err := w.check(); err != nil {
+				return true, err
+			}
+			// What it left has to be good for a second life, and a second crash.
+			return true, w.live(fromSeed(seed+uint64(at)), 12, kind)
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	return false, nil
+}
