@@ -180,7 +180,8 @@ class BrokerSteps:
         if unsent:
             raise TimeoutError("%d of %d records are not acknowledged" % (unsent, sent))
         results = {"count": count}
-        known = {str(partition): offset for partition, offset in sorted(offsets.items()) if offset >= 0}
+        # Without acknowledgements (acks=0) the client knows no offsets.
+        known = {str(partition): offset for partition, offset in sorted(offsets.items()) if offset is not None}
         if known:
             results["offsets"] = known
         return results

@@ -22,7 +22,7 @@ class Member {
     this.generation = 0 // grows at every rebalance
     this.fetched = 0 // the generation in which the batches at hand were fetched
     this.demand = null // the consume request being answered
-    this.crash = null
+    this.crash = new Error(`consumer ${request.consumer} could not be opened`) // why the consumer is of no use
     this.steps = Promise.resolve()
   }
 
@@ -49,17 +49,19 @@ class Member {
       this.fetched = this.generation
     })
     this.consumer.on(CRASH, ({ payload }) => {
+      if (payload.restart) return // the client starts the consumer again by itself
       this.crash = payload.error
       if (this.demand) this.demand.reject(payload.error)
     })
     await this.consumer.connect()
     await this.consumer.subscribe({ topic: this.topic, fromBeginning: true })
+    this.crash = null
     const running = this.consumer.run({
       autoCommit: false,
       eachBatchAutoResolve: false,
       eachBatch: payload => this.handle(payload),
     })
-    this.consumer.pause([{ topic: this.topic }])
+    this.pause()
     await running
     if (this.crash) throw this.crash
   }
@@ -82,6 +84,8 @@ class Member {
     this.generation++
     this.next.clear()
     this.assignment = [...partitions].sort((a, b) => a - b)
+    // A consumer that was started again knows nothing of a pause.
+    if (!this.demand) this.pause()
   }
 
   /** Takes a whole batch, without waiting for anything in between, or leaves it to be fetched again. */
@@ -110,16 +114,33 @@ class Member {
           Object.assign(demand, { resolve, reject })
           this.timer = setTimeout(resolve, timeout)
           this.demand = demand
-          this.consumer.resume([{ topic: this.topic }])
+          this.resume()
         })
       } finally {
         clearTimeout(this.timer)
         this.demand = null
-        if (!this.crash) this.consumer.pause([{ topic: this.topic }])
+        this.pause()
         demand.out.close()
       }
     }
     return { count: demand.count, assignment: this.assignment }
+  }
+
+  pause() {
+    this.whileRunning(() => this.consumer.pause([{ topic: this.topic }]))
+  }
+
+  resume() {
+    this.whileRunning(() => this.consumer.resume([{ topic: this.topic }]))
+  }
+
+  /** Between a crash and the client's own restart it refuses both; joined() then does what is due. */
+  whileRunning(change) {
+    try {
+      change()
+    } catch (e) {
+      console.error(`${this.name}: ${e.message}`)
+    }
   }
 
   async commit() {

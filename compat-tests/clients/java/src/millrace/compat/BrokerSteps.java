@@ -133,7 +133,11 @@ final class BrokerSteps implements AutoCloseable {
         // A record may be larger than the broker's limit for a batch as long as it compresses well.
         config.put(ProducerConfig.MAX_REQUEST_SIZE_CONFIG, 4 * 1024 * 1024);
         config.put(ProducerConfig.BUFFER_MEMORY_CONFIG, 64L * 1024 * 1024);
-        config.put(ProducerConfig.DELIVERY_TIMEOUT_MS_CONFIG, (int) number(request, "timeout_ms", STEP_MS));
+        int timeout = (int) number(request, "timeout_ms", STEP_MS);
+        config.put(ProducerConfig.DELIVERY_TIMEOUT_MS_CONFIG, timeout);
+        config.put(ProducerConfig.MAX_BLOCK_MS_CONFIG, timeout);
+        // The client wants a delivery to have time for at least one request and its linger.
+        config.put(ProducerConfig.REQUEST_TIMEOUT_MS_CONFIG, timeout / 2);
 
         Acknowledged acknowledged = new Acknowledged();
         try (RecordFile.Reader file = new RecordFile.Reader(Path.of(string(request, "file")), string(request, "topic"));

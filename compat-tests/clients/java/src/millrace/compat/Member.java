@@ -12,6 +12,7 @@ import java.util.Map;
 import java.util.TreeSet;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.TimeUnit;
 import org.apache.kafka.clients.consumer.ConsumerConfig;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
@@ -92,10 +93,12 @@ final class Member implements ConsumerRebalanceListener {
     private void refuseRest() {
         while (!stopping) {
             try {
-                JsonObject request = requests.take();
-                answers.answer(request, () -> {
-                    throw new IllegalStateException("the consumer could not be opened");
-                });
+                JsonObject request = requests.poll(POLL.toMillis(), TimeUnit.MILLISECONDS);
+                if (request != null) {
+                    answers.answer(request, () -> {
+                        throw new IllegalStateException("the consumer could not be opened");
+                    });
+                }
             } catch (InterruptedException e) {
                 return;
             }
