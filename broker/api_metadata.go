@@ -29,8 +29,13 @@ func (b *Broker) metadata(c *call, req *kmsg.MetadataRequest) *kmsg.MetadataResp
 		for _, t := range req.Topics {
 			mt := kmsg.NewMetadataResponseTopic()
 			mt.Topic, mt.TopicID = t.Topic, t.TopicID
+			mt.AuthorizedOperations = auth.NotAsked
 			mt.ErrorCode = kerr.InvalidRequest.Code
-			if mt.Topic == nil && c.Version < 12 {
+			if c.Version >= 12 {
+				// Kafka fails on this one, and so do its words.
+				mt.ErrorCode, resp.ErrorCode = kerr.UnknownServerError.Code, kerr.UnknownServerError.Code
+			}
+			if mt.Topic == nil {
 				mt.Topic = kmsg.StringPtr("")
 			}
 			resp.Topics = append(resp.Topics, mt)
@@ -133,13 +138,16 @@ func (b *Broker) metadata(c *call, req *kmsg.MetadataRequest) *kmsg.MetadataResp
 	}
 	resp.Topics = slices.Grow(resp.Topics, len(found)+len(unresolved))
 	for _, t := range found {
-		mt := b.metadataTopic(c, t)
-		if c.Version >= 8 && req.IncludeTopicAuthorizedOperations {
-			mt.AuthorizedOperations = c.operations(auth.Topic, t.Name)
-		}
-		resp.Topics = append(resp.Topics, mt)
+		resp.Topics = append(resp.Topics, b.metadataTopic(c, t))
 	}
 	resp.Topics = append(resp.Topics, unresolved...)
+	if c.Version >= 8 && req.IncludeTopicAuthorizedOperations {
+		for i := range resp.Topics {
+			if t := &resp.Topics[i]; t.Topic != nil && t.ErrorCode != kerr.TopicAuthorizationFailed.Code {
+				t.AuthorizedOperations = c.operations(auth.Topic, *t.Topic)
+			}
+		}
+	}
 	return resp
 }
 

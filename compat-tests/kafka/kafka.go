@@ -93,6 +93,7 @@ type Options struct {
 	Dir        string            // where its data lies; "": a directory removed at Stop
 	Port       int               // of the broker listener; 0: a free one
 	Properties map[string]string // over the defaults of one combined node
+	Features   []string          // NAME=LEVEL, at formatting
 	Output     io.Writer         // of the server's process; nil: dropped
 }
 
@@ -140,7 +141,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	if err := os.WriteFile(file, properties(o, s), 0o644); err != nil {
 		return nil, err
 	}
-	if err := s.format(ctx, cp, o.Dir, file); err != nil {
+	if err := s.format(ctx, cp, o, file); err != nil {
 		s.cleanup()
 		return nil, err
 	}
@@ -183,12 +184,16 @@ func properties(o Options, s *Server) []byte {
 	return b.Bytes()
 }
 
-func (s *Server) format(ctx context.Context, cp, dir, file string) error {
-	if _, err := os.Stat(filepath.Join(dir, "data", "meta.properties")); err == nil {
+func (s *Server) format(ctx context.Context, cp string, o Options, file string) error {
+	if _, err := os.Stat(filepath.Join(o.Dir, "data", "meta.properties")); err == nil {
 		return nil
 	}
 	s.ClusterID = "MkU3OEVBNTcwNTJENDM2Qg"
-	cmd := exec.CommandContext(ctx, "java", "-XX:TieredStopAtLevel=1", "-cp", cp, "kafka.tools.StorageTool", "format", "--cluster-id", s.ClusterID, "-c", file)
+	args := []string{"-XX:TieredStopAtLevel=1", "-cp", cp, "kafka.tools.StorageTool", "format", "--cluster-id", s.ClusterID, "-c", file}
+	for _, f := range o.Features {
+		args = append(args, "--feature", f)
+	}
+	cmd := exec.CommandContext(ctx, "java", args...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("formatting Apache Kafka's directory: %w\n%s", err, out)
 	}

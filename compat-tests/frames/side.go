@@ -1,0 +1,147 @@
+package frames
+
+import (
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"millrace/compat-tests/frame"
+)
+
+// Case is a sequence of frames for one API, run in each of its versions.
+type Case struct {
+	API  kmsg.Key
+	Name string
+	// From and To narrow the versions; zero means all that both servers serve.
+	From, To int16
+	// Run asks. It is run once for each server; what it asked with Ask is
+	// compared in order.
+	Run func(s *Side)
+}
+
+// Side is one server in the run of a case.
+type Side struct {
+	// Version is that of the API under test.
+	Version int16
+	// Prefix makes names unique: one run of a case in one version.
+	Prefix string
+	Addr   string
+
+	conn    *frame.Conn
+	answers []Answer
+	err     error
+}
+
+// Answer is one compared answer.
+type Answer struct {
+	What    string
+	Outcome frame.Outcome
+}
+
+// Topic is a topic name of this run.
+func (s *Side) Topic(name string) string { return s.Prefix + name }
+
+// Ask sends a request in the version under test and records the answer for
+// comparison.
+func (s *Side) Ask(what string, req kmsg.Request) frame.Outcome {
+	req.SetVersion(s.Version)
+	return s.record(what, req)
+}
+
+// AskIn is Ask in another version, for an answer of another API that is worth
+// comparing.
+func (s *Side) AskIn(version int16, what string, req kmsg.Request) frame.Outcome {
+	req.SetVersion(version)
+	return s.record(what, req)
+}
+
+func (s *Side) record(what string, req kmsg.Request) frame.Outcome {
+	o := s.send(req)
+	s.answers = append(s.answers, Answer{fmt.Sprintf("%s (%s v%d)", what, kmsg.NameForKey(req.Key()), req.GetVersion()), o})
+	return o
+}
+
+// Do sends a request that only prepares; its answer is not compared.
+func (s *Side) Do(version int16, req kmsg.Request) frame.Outcome {
+	req.SetVersion(version)
+	return s.send(req)
+}
+
+func (s *Side) send(req kmsg.Request) frame.Outcome {
+	kind := req.ResponseKind()
+	kind.SetVersion(req.GetVersion())
+	return s.deliver(func(c *frame.Conn) frame.Outcome { return c.Send(c.Encode(req), kind) })
+}
+
+// Bytes sends a frame's bytes as they are and records how the server reacts.
+func (s *Side) Bytes(what string, raw []byte, kind kmsg.Response) frame.Outcome {
+	o := s.deliver(func(c *frame.Conn) frame.Outcome { return c.Send(raw, kind) })
+	s.answers = append(s.answers, Answer{what, o})
+	return o
+}
+
+// deliver uses the side's one connection, a new one after it was closed.
+func (s *Side) deliver(f func(*frame.Conn) frame.Outcome) frame.Outcome {
+	if s.conn == nil {
+		c, err := frame.Dial(s.Addr)
+		if err != nil {
+			s.err = err
+			return frame.Outcome{Closed: true}
+		}
+		s.conn = c
+	}
+	o := f(s.conn)
+	if o.Closed || o.Silent || o.Bad != "" {
+		s.conn.Close()
+		s.conn = nil
+	}
+	return o
+}
+
+func (s *Side) close() {
+	if s.conn != nil {
+		s.conn.Close()
+	}
+}
+
+// Play runs a case on one server.
+func (c *Case) Play(addr string, version int16, prefix string) ([]Answer, error) {
+	s := &Side{Version: version, Prefix: prefix, Addr: addr}
+	defer s.close()
+	c.Run(s)
+	return s.answers, s.err
+}
+
+// Compare lists the differences of two plays, a line each.
+func Compare(ours, theirs []Answer) []string {
+	var out []string
+	if len(ours) != len(theirs) {
+		return []string{fmt.Sprintf("%d answers against %d", len(ours), len(theirs))}
+	}
+	for i := range ours {
+		a, b := ours[i], theirs[i]
+		if how(a.Outcome) != how(b.Outcome) {
+			out = append(out, fmt.Sprintf("%s: %s against %s", a.What, how(a.Outcome), how(b.Outcome)))
+			continue
+		}
+		if a.Outcome.Response == nil {
+			continue
+		}
+		for _, d := range Diff(Normal(a.Outcome.Response), Normal(b.Outcome.Response)) {
+			out = append(out, a.What+d)
+		}
+	}
+	return out
+}
+
+func how(o frame.Outcome) string {
+	switch {
+	case o.Closed:
+		return "closed"
+	case o.Silent:
+		return "no answer"
+	case o.Bad != "":
+		return "undecodable: " + o.Bad
+	}
+	return "answered"
+}
