@@ -242,7 +242,7 @@ func TestInvariants(t *testing.T) {
 			}
 		}
 		check(d)
-		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+		for range rapid.IntRange(40, 120).Draw(t, "steps") {
 			switch rapid.IntRange(0, 5).Draw(t, "step") {
 			case 0:
 				logs[1] += batch.Offset(rapid.IntRange(1, 3).Draw(t, "records"))
@@ -317,5 +317,33 @@ func BenchmarkFetched(b *testing.B) {
 		if _, err := l.Fetched(Fetch{ID: 3, BrokerEpoch: 30, Offset: end, LeaderEnd: end}, start); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// TestAProposedMemberHoldsTheHighWatermark: the controller may have committed it already.
+func TestAProposedMemberHoldsTheHighWatermark(t *testing.T) {
+	l, _ := lead(10, 10, 1, []int32{1}, 1, 2)
+	if d := fetched(t, l, 2, 10, 10, start); !d.Propose {
+		t.Fatal("no proposal")
+	}
+	now := start.Add(time.Hour)
+	if d := l.Appended(20, 20, now); d.Moved {
+		t.Fatalf("passed a member about to join: %+v", d)
+	}
+	if d := l.Updated(Update{PartitionEpoch: 8, ISR: []int32{1, 2}}, now); d.Moved || d.HighWatermark != 10 {
+		t.Errorf("%+v", d)
+	}
+}
+
+// TestAMemberThatLeftNeedsTheEpoch: a member of the old ISR counts as caught up for a while; when the controller has
+// taken it out, it may come back only with everything the leader began with.
+func TestAMemberThatLeftNeedsTheEpoch(t *testing.T) {
+	l, _ := NewLeader(Options{Self: 1, PartitionEpoch: 1, Brokers: live(1, 2), ISR: []int32{1, 2}, MinISR: 2, LogEnd: 10, Counted: 10, HighWatermark: 4}, start)
+	l.Updated(Update{PartitionEpoch: 2, ISR: []int32{1}}, start)
+	if d := fetched(t, l, 2, 7, 10, start); d.Propose {
+		t.Error("joins with 7 of the 10 records that may be committed")
+	}
+	if d := fetched(t, l, 2, 10, 10, start); !d.Propose {
+		t.Error("does not join with all of them")
 	}
 }
