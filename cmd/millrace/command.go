@@ -1,0 +1,114 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// flags are those of serve and dev.
+type flags struct {
+	config    string
+	overrides []string
+	logLevel  string
+}
+
+func (f *flags) add(c *cobra.Command) {
+	c.Flags().StringVarP(&f.config, "config", "c", "", "read server properties from this file")
+	c.Flags().StringArrayVar(&f.overrides, "override", nil, "set a config, as key=value; may be repeated")
+	c.Flags().StringVar(&f.logLevel, "log-level", "info", "what to log: debug, info, warn or error")
+}
+
+func (p *program) command() *cobra.Command {
+	var f flags
+	root := &cobra.Command{
+		Use:   "millrace",
+		Short: "A broker that speaks the Apache Kafka protocol",
+		Long: "Millrace is a broker that speaks the Apache Kafka protocol.\n\n" +
+			"Without a command it serves, as 'millrace serve' does.",
+		Args:          noArgs,
+		RunE:          func(c *cobra.Command, _ []string) error { return p.serve(c.Context(), f) },
+		SilenceErrors: true, SilenceUsage: true,
+	}
+	f.add(root)
+	root.SetOut(p.stdout)
+	root.SetErr(p.stderr)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.AddCommand(p.serveCommand(), p.devCommand(), p.healthCommand(), p.versionCommand())
+	return root
+}
+
+func (p *program) serveCommand() *cobra.Command {
+	var f flags
+	c := &cobra.Command{
+		Use:   "serve",
+		Short: "Run a broker until it is stopped",
+		Long: "Run a broker until it is stopped.\n\n" +
+			"The configuration is Kafka's server.properties, over it KAFKA_* environment\n" +
+			"variables, over those --override. Without any of them the broker listens on\n" +
+			"port 9092 of the loopback addresses and keeps its data in ./millrace-data.\n\n" +
+			"SIGTERM or SIGINT stops it in order; a second one stops it at once.",
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return p.serve(c.Context(), f) },
+	}
+	f.add(c)
+	return c
+}
+
+func (p *program) devCommand() *cobra.Command {
+	var f flags
+	c := &cobra.Command{
+		Use:   "dev",
+		Short: "Run a broker whose data is thrown away at its end",
+		Long:  "Run a broker as 'millrace serve' does, but in a temporary directory that is\nremoved when the broker stops.",
+		Args:  noArgs,
+		RunE:  func(c *cobra.Command, _ []string) error { return p.dev(c.Context(), f) },
+	}
+	f.add(c)
+	return c
+}
+
+func (p *program) healthCommand() *cobra.Command {
+	var f flags
+	var bootstrap string
+	var timeout time.Duration
+	c := &cobra.Command{
+		Use:   "health",
+		Short: "Exit with 0 if a broker is ready",
+		Long: "Ask a broker for its API versions and its metadata, and exit with 0 if it\n" +
+			"answers as one that is ready, with 1 otherwise.\n\n" +
+			"The broker is the one that the configuration describes, or --bootstrap.",
+		Args: noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return p.health(c.Context(), f, bootstrap, timeout)
+		},
+	}
+	c.Flags().StringVarP(&f.config, "config", "c", "", "read server properties from this file")
+	c.Flags().StringArrayVar(&f.overrides, "override", nil, "set a config, as key=value; may be repeated")
+	c.Flags().StringVar(&bootstrap, "bootstrap", "", "the broker's address, as host:port")
+	c.Flags().DurationVar(&timeout, "timeout", 3*time.Second, "how long to wait for an answer")
+	return c
+}
+
+func (p *program) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Say which version this is",
+		Args:  noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := fmt.Fprintf(p.stdout, "millrace %s (%s %s/%s)\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			return err
+		},
+	}
+}
+
+func noArgs(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return usageError{fmt.Errorf("unknown command or argument %q for %q", strings.Join(args, " "), c.CommandPath())}
+}

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/zap/zapcore"
+
+	"millrace/broker"
+)
+
+// try runs one command line in this process, against a broker that only looks
+// at its options.
+func try(t *testing.T, run func(context.Context, broker.Options) error, environ []string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, err bytes.Buffer
+	p := &program{stdout: &out, stderr: &err, environ: environ, run: run}
+	code = p.main(t.Context(), args)
+	return code, out.String(), err.String()
+}
+
+func neverRun(t *testing.T) func(context.Context, broker.Options) error {
+	return func(context.Context, broker.Options) error {
+		t.Error("the broker was started")
+		return nil
+	}
+}
+
+func writeFile(t *testing.T, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "server.properties")
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestLayersOfConfiguration(t *testing.T) {
+	path := writeFile(t, "node.id=5\nnum.partitions=2\nlog.dirs=/from-file\nlog.segment.bytes=2000000\n")
+	for _, args := range [][]string{{"serve"}, {}} {
+		var got broker.Options
+		args = append(args, "-c", path, "--override", "num.partitions=4", "--override", " log.dirs = /from-flag ", "--log-level", "debug")
+		code, stdout, stderr := try(t, func(_ context.Context, o broker.Options) error {
+			got = o
+			o.Ready(broker.Info{Bootstrap: []string{"127.0.0.1:9092", "[::1]:9092"}, NodeID: 5, ClusterID: "abc"})
+			return nil
+		}, []string{"KAFKA_NUM_PARTITIONS=3", "KAFKA_LOG_SEGMENT_BYTES=3000000", "HOME=/"}, args...)
+		if code != 0 || stderr != "" {
+			t.Fatalf("%v: code %d, %s", args, code, stderr)
+		}
+		if stdout != "millrace ready bootstrap.servers=127.0.0.1:9092,[::1]:9092 node.id=5 cluster.id=abc\n" {
+			t.Errorf("told %q", stdout)
+		}
+		c := got.Config
+		if c.NodeID() != 5 || c.Int("num.partitions") != 4 || c.Int("log.segment.bytes") != 3000000 || c.LogDirs()[0] != "/from-flag" {
+			t.Errorf("node %d, partitions %d, segment %d, directories %v", c.NodeID(), c.Int("num.partitions"), c.Int("log.segment.bytes"), c.LogDirs())
+		}
+		if got.Level.Level() != zapcore.DebugLevel || !got.Logger.Core().Enabled(zapcore.DebugLevel) {
+			t.Errorf("level %s", got.Level)
+		}
+		got.Level.SetLevel(zapcore.ErrorLevel)
+		if got.Logger.Core().Enabled(zapcore.WarnLevel) {
+			t.Error("the level does not move the logger")
+		}
+	}
+}
+
+func TestMistakesExitWith2InOneLine(t *testing.T) {
+	path := writeFile(t, "num.partitions=none\n")
+	torn := writeFile(t, "a=b\nc=\\u12\n")
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"serve", "-c", "/does/not/exist"}, "reading the configuration: open /does/not/exist"},
+		{[]string{"serve", "-c", path}, "Invalid value none for configuration num.partitions: Not a number of type INT"},
+		{[]string{"serve", "-c", torn}, "line 2: malformed"},
+		{[]string{"serve", "--override", "num.partitions"}, "--override num.partitions: expected key=value"},
+		{[]string{"serve", "--override", "=1"}, "expected key=value"},
+		{[]string{"serve", "--log-level", "loud"}, "--log-level loud: expected debug, info, warn or error"},
+		{[]string{"serve", "--nonsense"}, "unknown flag: --nonsense"},
+		{[]string{"--nonsense"}, "unknown flag: --nonsense"},
+		{[]string{"nonsense"}, `unknown command or argument "nonsense"`},
+		{[]string{"serve", "more"}, `unknown command or argument "more"`},
+		{[]string{"serve", "--override", "process.roles=broker"}, "process.roles=broker: a node is broker and controller at once"},
+		{[]string{"serve", "--override", "authorizer.class.name=a.B"}, "asks for an authorizer"},
+		{[]string{"dev", "--override", "log.dirs=/x"}, "dev chooses its own directory"},
+		{[]string{"health", "--bootstrap", "nowhere"}, "--bootstrap nowhere: expected host:port"},
+		{[]string{"health", "-c", path}, "num.partitions"},
+	} {
+		code, stdout, stderr := try(t, neverRun(t), nil, c.args...)
+		if code != exitUsage || stdout != "" || !strings.Contains(stderr, c.want) || strings.Count(stderr, "\n") != 1 || !strings.HasPrefix(stderr, "millrace: ") {
+			t.Errorf("%v: code %d, stdout %q, stderr %q", c.args, code, stdout, stderr)
+		}
+	}
+}
+
+func TestWarningsAreLoggedOnce(t *testing.T) {
+	_, _, stderr := try(t, func(context.Context, broker.Options) error { return nil }, nil,
+		"serve", "--override", "num.io.threads=9", "--override", "log.retention.hour=1")
+	lines := strings.Split(strings.TrimSpace(stderr), "\n")
+	if len(lines) != 2 {
+		t.Fatalf("%d lines: %s", len(lines), stderr)
+	}
+	for i, key := range []string{"log.retention.hour", "num.io.threads"} {
+		var line map[string]any
+		if err := json.Unmarshal([]byte(lines[i]), &line); err != nil {
+			t.Fatalf("%q is no JSON: %v", lines[i], err)
+		}
+		if line["level"] != "warn" || line["key"] != key || !strings.Contains(line["message"].(string), key) {
+			t.Errorf("line %d: %v", i, line)
+		}
+	}
+}
+
+func TestFailuresExitWith1(t *testing.T) {
+	for _, cause := range []error{broker.ErrAddressInUse, broker.ErrDirectoryInUse, broker.ErrIdentity, errors.New("disk on fire")} {
+		code, stdout, stderr := try(t, func(context.Context, broker.Options) error { return cause }, nil, "serve")
+		if code != exitFailed || stdout != "" || !strings.Contains(stderr, cause.Error()) {
+			t.Errorf("%v: code %d, stdout %q, stderr %q", cause, code, stdout, stderr)
+		}
+	}
+}
+
+func TestDevKeepsNothing(t *testing.T) {
+	var dir string
+	code, _, stderr := try(t, func(_ context.Context, o broker.Options) error {
+		dir = o.Config.LogDirs()[0]
+		if o.Config.MetadataLogDir() != dir {
+			t.Errorf("metadata in %s, data in %s", o.Config.MetadataLogDir(), dir)
+		}
+		return os.MkdirAll(filepath.Join(dir, "topic-0"), 0o755)
+	}, nil, "dev", "-c", writeFile(t, "log.dirs=/never\nmetadata.log.dir=/never\n"))
+	if code != 0 {
+		t.Fatalf("code %d: %s", code, stderr)
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) || dir == "" {
+		t.Errorf("%s: %v", dir, err)
+	}
+}
+
+func TestVersionAndHelp(t *testing.T) {
+	if code, stdout, _ := try(t, neverRun(t), nil, "version"); code != 0 || !strings.HasPrefix(stdout, "millrace unknown (go") {
+		t.Errorf("code %d, %q", code, stdout)
+	}
+	if code, stdout, stderr := try(t, neverRun(t), nil, "--help"); code != 0 || stderr != "" || !strings.Contains(stdout, "health") {
+		t.Errorf("code %d, %q, %q", code, stdout, stderr)
+	}
+}

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"millrace/broker"
+)
+
+// signals gives a context that ends at the first SIGINT or SIGTERM; the second
+// one ends the process at once.
+func signals() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	c := make(chan os.Signal, 2)
+	signal.Notify(c, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-c
+		cancel()
+		<-c
+		os.Exit(exitFailed)
+	}()
+	return ctx
+}
+
+func (p *program) serve(ctx context.Context, f flags) error {
+	logger, level, err := p.logger(f.logLevel)
+	if err != nil {
+		return err
+	}
+	defer logger.Sync() // a terminal cannot be synced, and says so
+	static, warnings, err := p.configuration(f)
+	if err != nil {
+		return err
+	}
+	warn(logger, warnings)
+	var told error
+	err = p.run(ctx, broker.Options{
+		Config: static,
+		Logger: logger,
+		Level:  &level,
+		Ready: func(i broker.Info) {
+			_, told = fmt.Fprintf(p.stdout, "millrace ready bootstrap.servers=%s node.id=%d cluster.id=%s\n",
+				strings.Join(i.Bootstrap, ","), i.NodeID, i.ClusterID)
+		},
+	})
+	if told != nil {
+		told = fmt.Errorf("telling that the broker is ready: %w", told)
+	}
+	return errors.Join(err, told)
+}
+
+// dev serves from a directory that does not outlive the broker.
+func (p *program) dev(ctx context.Context, f flags) (err error) {
+	dir, err := os.MkdirTemp("", "millrace-dev-")
+	if err != nil {
+		return fmt.Errorf("making the data directory: %w", err)
+	}
+	defer func() {
+		if gone := os.RemoveAll(dir); gone != nil {
+			err = errors.Join(err, fmt.Errorf("removing the data directory: %w", gone))
+		}
+	}()
+	for _, o := range f.overrides {
+		if key, _, _ := strings.Cut(o, "="); key == "log.dirs" || key == "log.dir" || key == "metadata.log.dir" {
+			return usageError{fmt.Errorf("--override %s: dev chooses its own directory; use serve to keep the data", o)}
+		}
+	}
+	f.overrides = append(f.overrides, "log.dirs="+dir, "metadata.log.dir="+dir)
+	return p.serve(ctx, f)
+}
