@@ -217,7 +217,7 @@ func repeat(times, n int) []int {
 // header and section.
 func TestSectionsToSlowReader(t *testing.T) {
 	seg := newSegment(t, 4<<20)
-	big := bytes.Repeat([]byte("b"), 300<<10)
+	big := bytes.Repeat([]byte("b"), 200<<10) // less than what is flushed before the section
 	make := func() *FetchResponse {
 		return response(partitionOf(0, big, nil), partitionOf(1, nil, seg.section(77, 3<<20)), partitionOf(2, big, seg.section(0, 50<<10)))
 	}
