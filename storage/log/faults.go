@@ -1,12 +1,15 @@
 package log
 
 // faults breaks the log on purpose, so that tests show they would notice. Only tests of this package can set it.
-var faults struct {
+var faults faultSwitches
+
+type faultSwitches struct {
 	keepTail      bool // a truncation leaves the file as it is
 	keepSnapshots bool // a truncation leaves newer producer snapshots
 	skipSync      bool // a flush does not sync the segment
 	skipDirSync   bool // a flush does not sync the directory
 	skipEpochs    bool // a flush does not write the leader epochs
 	trustCRC      bool // recovery does not compare checksums
+	acceptHoles   bool // recovery goes on behind a hole between segments
 	overwrite     bool // a truncation cuts in place although readers have the bytes
 }

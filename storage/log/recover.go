@@ -102,7 +102,7 @@ func (l *Log) recover(o Options, found []segmentFiles, epochsGood bool, report *
 // would fetch those offsets again. Below the recovery point a hole is what a cleaning left: only what was flushed is
 // ever cleaned.
 func (l *Log) joint(next *segment, point batch.Offset) *CorruptError {
-	if next.base == l.end || (next.base > l.end && (l.end < point || !fits(next.base, l.end))) {
+	if next.base == l.end || (next.base > l.end && (l.end < point || !fits(next.base, l.end) || faults.acceptHoles)) {
 		return nil
 	}
 	return &CorruptError{Why: fmt.Sprintf("segment begins at offset %d, the one before it ends at %d", next.base, l.end)}

@@ -109,6 +109,9 @@ func (l *Log) truncate(to batch.Offset) error {
 	l.producers.HighWatermark(l.hw)
 	l.hwAt = l.placeOf(l.hw)
 	l.publish()
+	if next.log != seg.log {
+		seg.log.retire()
+	}
 	return l.storeEpochs(l.View())
 }
 
@@ -152,7 +155,8 @@ func (l *Log) cutSegment(seg *segment, pos int64) (*segment, error) {
 	if err := l.copyHead(seg, pos); err != nil {
 		return nil, err
 	}
-	seg.log.retire()
+	// Readers of the view before may still open the file by its name, which is the new one's: its bytes count as given.
+	next.given.Store(pos)
 	return next, nil
 }
 

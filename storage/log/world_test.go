@@ -40,6 +40,14 @@ type world struct {
 	counts    map[string]int
 
 	under underway
+
+	held []held
+}
+
+// held is a section a reader has not sent yet.
+type held struct {
+	s     Section
+	bytes []byte
 }
 
 // underway is what a step was about to do when the power went.
@@ -121,6 +129,7 @@ var steps = []struct {
 	{3, "time passes", (*world).timePasses},
 	{2, "configure", (*world).configure},
 	{2, "close and open", (*world).reopen},
+	{5, "hold a section", (*world).hold},
 }
 
 // step does one thing.
@@ -507,9 +516,45 @@ func (w *world) resume() error {
 	return w.log.AssignEpoch(w.epoch)
 }
 
+// hold reads a section and keeps it; the oldest is given back when there are several.
+func (w *world) hold(d draw) error {
+	if w.end == w.start {
+		return nil
+	}
+	s, err := w.log.View().Read(w.start+batch.Offset(d(int(w.end-w.start), "from")), w.end, 1+d(2000, "max bytes"), true)
+	if err != nil {
+		return err
+	}
+	p := make([]byte, s.Len())
+	if n, err := s.ReadAt(p, 0); n != len(p) || (err != nil && err != io.EOF) {
+		return fmt.Errorf("read section: %w", err)
+	}
+	w.held = append(w.held, held{s: s, bytes: p})
+	if len(w.held) > 3 {
+		w.held[0].s.Release()
+		w.held = w.held[1:]
+	}
+	return nil
+}
+
+// checkHeld compares what held sections give with what they gave.
+func (w *world) checkHeld() error {
+	for _, h := range w.held {
+		p := make([]byte, h.s.Len())
+		if n, err := h.s.ReadAt(p, 0); n != len(p) || (err != nil && err != io.EOF) {
+			return differ("held section of %d bytes gives %d: %v", len(p), n, err)
+		}
+		if !bytes.Equal(p, h.bytes) {
+			return differ("bytes of a held section changed")
+		}
+	}
+	return nil
+}
+
 // crashed opens the log after a crash and makes the model what is left, which must be a prefix of it not shorter than
 // flushed.
 func (w *world) crashed(flushed batch.Offset) error {
+	w.held = nil // their files died with the process
 	r, err := w.open(false)
 	if err != nil {
 		return err
@@ -574,16 +619,24 @@ func (w *world) crashed(flushed batch.Offset) error {
 	return w.resume()
 }
 
-// check compares everything.
-func (w *world) check() error {
+// checkOffsets compares what a view says without reading.
+func (w *world) checkOffsets() error {
 	v := w.log.View()
 	if v.LogStart() != w.start || v.HighWatermark() != w.hw || v.LogEnd() != w.end || v.LastStable() != w.hw {
 		return differ("log is %d, %d, %d, %d, want %d, %d, %d, %d", v.LogStart(), v.LastStable(), v.HighWatermark(), v.LogEnd(), w.start, w.hw, w.hw, w.end)
 	}
-	if err := w.checkAll(v); err != nil {
+	return w.checkEpochs(v)
+}
+
+// check compares everything.
+func (w *world) check() error {
+	if err := w.checkOffsets(); err != nil {
 		return err
 	}
-	return w.checkEpochs(v)
+	if err := w.checkAll(w.log.View()); err != nil {
+		return err
+	}
+	return w.checkHeld()
 }
 
 // visible is the batches a reader may see.

@@ -1,0 +1,106 @@
+package log
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestPlantedFaults breaks the log, or the disk under it, one way at a time and wants the model to notice each.
+func TestPlantedFaults(t *testing.T) {
+	deaf := func(op string) func(*world) {
+		return func(w *world) {
+			w.fs.Deaf(func(o, name string) bool { return o == op && !strings.HasSuffix(name, "index") })
+		}
+	}
+	for _, f := range []struct {
+		name  string
+		plant func()
+		disk  func(*world)
+		life  func(*world) error // nil: random ones
+	}{
+		{name: "truncation leaves the tail", plant: func() { faults.keepTail = true }},
+		{name: "truncation leaves snapshots", plant: func() { faults.keepSnapshots = true }, life: staleSnapshot},
+		{name: "truncation overwrites what readers have", plant: func() { faults.overwrite = true }},
+		{name: "flush does not sync", plant: func() { faults.skipSync = true }},
+		{name: "flush does not sync the directory", plant: func() { faults.skipDirSync = true }},
+		{name: "flush does not write the epochs", plant: func() { faults.skipEpochs = true }},
+		{name: "recovery trusts checksums", plant: func() { faults.trustCRC = true }},
+		{name: "recovery accepts holes", plant: func() { faults.acceptHoles = true }},
+		{name: "disk ignores syncs", disk: deaf("sync")},
+		{name: "disk ignores directory syncs", disk: deaf("syncdir")},
+		{name: "disk ignores cuts", disk: deaf("truncate")},
+	} {
+		t.Run(f.name, func(t *testing.T) {
+			if f.plant != nil {
+				f.plant()
+			}
+			defer func() { faults = faultSwitches{} }()
+			for seed := range uint64(600) {
+				w := newWorld()
+				if f.disk != nil {
+					f.disk(w)
+				}
+				err := w.begin()
+				switch {
+				case err != nil:
+				case f.life != nil:
+					err = f.life(w)
+				default:
+					err = w.live(fromSeed(seed), 60, seed)
+				}
+				if err != nil {
+					t.Logf("noticed with seed %d: %v", seed, err)
+					return
+				}
+			}
+			t.Fatal("nobody noticed")
+		})
+	}
+}
+
+// staleSnapshot is a life in which a snapshot of before a truncation would be taken for one of after it.
+func staleSnapshot(w *world) error {
+	d := fromSeed(1)
+	add := func(n int, f func(*world, draw) error) error {
+		for range n {
+			if err := f(w, d); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	w.config.SegmentBytes = 1 << 20
+	w.log.SetConfig(w.config)
+	if err := add(6, (*world).appendIdempotent); err != nil {
+		return err
+	}
+	if err := w.reopen(d); err != nil {
+		return err
+	}
+	was := w.end
+	if err := w.truncateTo(w.batches[1].base); err != nil {
+		return err
+	}
+	for w.end < was+5 {
+		if err := add(1, (*world).append); err != nil {
+			return err
+		}
+	}
+	if err := w.truncateTo(was + 1); err != nil {
+		return err
+	}
+	if err := add(6, (*world).appendIdempotent); err != nil {
+		return err
+	}
+	return add(3, (*world).sendAgain)
+}
+
+func TestStaleSnapshot(t *testing.T) {
+	w := newWorld()
+	if err := w.begin(); err != nil {
+		t.Fatal(err)
+	}
+	if err := staleSnapshot(w); err != nil {
+		t.Fatal(err)
+	}
+}
