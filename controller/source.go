@@ -38,8 +38,22 @@ type subscriber struct {
 	wake chan struct{} // holds one token
 
 	// Guarded by the publisher's lock.
-	given   int64 // offset of the image given last; -1 before any
-	pending *image.Delta
+	given   int64          // offset of the image given last; -1 before any
+	pending []*image.Delta // since then, oldest first
+}
+
+// foldAt is how many deltas a subscriber that does not ask keeps apart. Merging
+// costs as much as all that is pending, so it is not done for each one.
+const foldAt = 64
+
+// fold merges what is pending.
+func (s *subscriber) fold() *image.Delta {
+	var all *image.Delta
+	for _, d := range s.pending {
+		all = all.Then(d)
+	}
+	s.pending = nil
+	return all
 }
 
 // subscribe gives a new subscriber.
@@ -58,7 +72,9 @@ func (p *publisher) publish(next *image.Image, delta *image.Delta) {
 	p.image = next
 	for _, s := range p.subs {
 		if s.given >= 0 {
-			s.pending = s.pending.Then(delta)
+			if s.pending = append(s.pending, delta); len(s.pending) == foldAt {
+				s.pending = []*image.Delta{s.fold()}
+			}
 		}
 		s.signal()
 	}
@@ -112,13 +128,13 @@ func (s *subscriber) take(after int64) (Update, bool, error) {
 	if now.Offset() <= after {
 		return Update{}, false, nil
 	}
-	delta := s.pending
+	delta := s.fold()
 	if s.given < 0 || s.given != after {
 		delta = image.Diff(image.New(), now)
 	}
 	if delta == nil {
 		delta = &image.Delta{}
 	}
-	s.given, s.pending = now.Offset(), nil
+	s.given = now.Offset()
 	return Update{Image: now, Delta: delta}, true, nil
 }

@@ -66,6 +66,7 @@ type Decider struct {
 	sessions map[int32]*session // by broker id; looked up, never walked
 	looked   time.Time          // when time was last given
 	alike    map[string][]string
+	plain    described
 }
 
 // settings are the static configs that decisions need.

@@ -630,3 +630,42 @@ func TestStandstill(t *testing.T) {
 		t.Fatal("a silent broker was not fenced")
 	}
 }
+
+// TestDescribesWhatHolds: the answer to a creation follows the brokers' dynamic
+// configs, and the topic's own.
+func TestDescribesWhatHolds(t *testing.T) {
+	p := &play{t: t, now: time.Unix(1000, 0), committed: image.New(), static: parseStatic(t, "")}
+	p.begin()
+	p.d.Begin(1)
+	p.d.Found("cluster", nil)
+	p.d.write(&records.RegisterBrokerRecord{BrokerId: 1, BrokerEpoch: 1})
+	retention := func(topic string) string {
+		req := kmsg.NewPtrCreateTopicsRequest()
+		req.Version, req.ValidateOnly, req.Topics = 7, true, []kmsg.CreateTopicsRequestTopic{p.newTopic(topic)}
+		resp := p.d.Decide(p.now, &Request{Body: req}).Response.(*kmsg.CreateTopicsResponse)
+		for _, c := range resp.Topics[0].Configs {
+			if c.Name == "retention.ms" {
+				return fmt.Sprintf("%s from %d", *c.Value, c.Source)
+			}
+		}
+		return "not there"
+	}
+	set := func(resource, value string) {
+		v := &value
+		if value == "" {
+			v = nil
+		}
+		p.d.write(configRecord(image.BrokerResource, resource, "log.retention.ms", v))
+	}
+	for _, step := range []struct{ do, topic, want string }{
+		{"", "a", "604800000 from 5"}, {"", "a", "604800000 from 5"}, {"", "a retention.ms=7", "7 from 1"},
+		{":5000", "a", "5000 from 3"}, {"1:6000", "a", "6000 from 2"}, {"1:", "a", "5000 from 3"}, {":", "a", "604800000 from 5"},
+	} {
+		if resource, value, ok := strings.Cut(step.do, ":"); ok {
+			set(resource, value)
+		}
+		if got := retention(step.topic); got != step.want {
+			t.Errorf("after %q, %q: retention.ms is %s, want %s", step.do, step.topic, got, step.want)
+		}
+	}
+}

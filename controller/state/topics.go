@@ -3,6 +3,7 @@ package state
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -228,15 +229,30 @@ func (d *Decider) creationConfigs(t *kmsg.CreateTopicsRequestTopic) ([]image.Con
 	return configs, nil
 }
 
+// described is the effective configuration of a topic that sets nothing itself:
+// most do not, and it only changes with the brokers' dynamic configs.
+type described struct {
+	cluster, own *image.Configs
+	answer       []kmsg.CreateTopicsResponseTopicConfig
+}
+
 // describeNew is the effective configuration of a topic that has these configs.
+// The answers of several topics may share it.
 func (d *Decider) describeNew(configs []image.Config) []kmsg.CreateTopicsResponseTopicConfig {
+	cluster, own := d.working.Configs(image.BrokerResource, ""), d.working.Configs(image.BrokerResource, strconv.Itoa(int(d.node)))
+	if len(configs) == 0 && d.plain.answer != nil && d.plain.cluster == cluster && d.plain.own == own {
+		return d.plain.answer
+	}
 	get, _ := lookup(configs)
-	entries := d.static.DescribeTopic(d.clusterDefaults(), d.ownDynamic(), get)
+	entries := d.static.DescribeTopic(cluster.Get, own.Get, get)
 	out := make([]kmsg.CreateTopicsResponseTopicConfig, 0, len(entries))
 	for _, e := range entries {
 		one := kmsg.NewCreateTopicsResponseTopicConfig()
 		one.Name, one.Value, one.ReadOnly, one.Source, one.IsSensitive = e.Name, e.Value, e.ReadOnly, e.Source, e.Sensitive
 		out = append(out, one)
+	}
+	if len(configs) == 0 {
+		d.plain = described{cluster: cluster, own: own, answer: out}
 	}
 	return out
 }
