@@ -236,8 +236,7 @@ func (c *cluster) decide(nd *node) {
 		return
 	}
 	if prop.LeaderEpoch != c.epoch || prop.PartitionEpoch != c.pepoch || nd.id != c.leader {
-		nd.p.ProposalRefused(prop.PartitionEpoch)
-		return
+		return // out of date, which does not say that it was not carried out
 	}
 	var isr []int32
 	for _, m := range prop.ISR {

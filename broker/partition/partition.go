@@ -398,8 +398,12 @@ func (p *Partition) Proposal() (replica.Proposal, bool) {
 	return p.leader.Proposal()
 }
 
-// ProposalRefused says that the controller refused the proposal of that partition epoch, or could not be asked. An
-// accepted one comes back as an Assignment with a newer partition epoch; ISRCommitted says the same sooner.
+// ProposalRefused says that the controller has certainly not carried out the proposal of that partition epoch and will not
+// (INELIGIBLE_REPLICA, OPERATION_NOT_ATTEMPTED): another may be made after a pause. An answer that did not come, or one
+// that calls the proposal out of date (INVALID_UPDATE_VERSION, FENCED_LEADER_EPOCH, NEW_LEADER_ELECTED), is no such
+// refusal: the proposal may be in force, and the members it adds hold the high watermark until an Assignment tells.
+//
+// An accepted proposal comes back as an Assignment with a newer partition epoch; ISRCommitted says the same sooner.
 func (p *Partition) ProposalRefused(partitionEpoch int32) {
 	now := p.now()
 	p.mu.Lock()

@@ -243,7 +243,8 @@ func (l *Leader) Updated(u Update, now time.Time) Decision {
 	return l.decide(now)
 }
 
-// Refused takes note that the controller refused the proposal of that partition epoch, or could not be asked.
+// Refused takes note that the controller has certainly not carried out the proposal of that partition epoch. As long as it
+// may have, the members that the proposal adds must hold the high watermark.
 func (l *Leader) Refused(partitionEpoch int32, now time.Time) Decision {
 	if l.pending && l.proposal.PartitionEpoch == partitionEpoch {
 		l.settle()
