@@ -425,7 +425,8 @@ func (p *Partition) ISRCommitted(epoch batch.LeaderEpoch, partitionEpoch int32, 
 	p.apply(p.leader.Updated(replica.Update{PartitionEpoch: partitionEpoch, ISR: isr}, now))
 }
 
-// FollowerFetched takes note of a follower's fetch that Read has served; it may raise the high watermark.
+// FollowerFetched takes note of a follower's fetch that Read has served in that leader epoch; it may raise the high
+// watermark.
 func (p *Partition) FollowerFetched(epoch batch.LeaderEpoch, f replica.Fetch) error {
 	now := p.now()
 	p.mu.Lock()
@@ -451,11 +452,11 @@ func (p *Partition) Expire() time.Time {
 	now := p.now()
 	p.mu.Lock()
 	defer p.unlockAndTell()
+	if !p.flush && !p.role.Load().gone && p.flushDue(now) {
+		p.startFlush()
+	}
 	if p.leader == nil {
 		return time.Time{}
-	}
-	if !p.flush && p.flushDue(now) {
-		p.startFlush()
 	}
 	p.apply(p.leader.Expire(now))
 	return p.leader.Deadline(now)

@@ -39,7 +39,9 @@ type ReadResult struct {
 	HighWatermark batch.Offset
 	LastStable    batch.Offset
 	LogStart      batch.Offset
-	LogEnd        batch.Offset // when Records were read: what FollowerFetched wants to know
+	// LogEnd and LeaderEpoch are those that Records were read in: what FollowerFetched wants to know.
+	LogEnd      batch.Offset
+	LeaderEpoch batch.LeaderEpoch
 	// Aborted are the aborted transactions among Records; for ReadCommitted only.
 	Aborted []log.AbortedTxn
 	// Diverging is set where the reader's log differs from this one: it has to be truncated to here. There are no
@@ -60,7 +62,7 @@ func (p *Partition) Read(q ReadRequest) (ReadResult, error) {
 		return ReadResult{}, err
 	}
 	v := p.log.View()
-	out := ReadResult{HighWatermark: v.HighWatermark(), LastStable: v.LastStable(), LogStart: v.LogStart(), LogEnd: v.LogEnd()}
+	out := ReadResult{HighWatermark: v.HighWatermark(), LastStable: v.LastStable(), LogStart: v.LogStart(), LogEnd: v.LogEnd(), LeaderEpoch: r.epoch}
 	if q.LastFetchedEpoch != AnyEpoch {
 		e, end := v.EndOffsetForEpoch(q.LastFetchedEpoch)
 		if e == batch.NoLeaderEpoch || end == batch.NoOffset || q.Offset < v.LogStart() {

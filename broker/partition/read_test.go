@@ -2,6 +2,7 @@ package partition
 
 import (
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -265,6 +266,37 @@ func TestRules(t *testing.T) {
 	p.SetConfig(defaults())
 	if r = p.Rules(1); r.Recompress || r.Compacted || r.MaxBytes != 1048588 {
 		t.Errorf("%+v", r)
+	}
+}
+
+func TestCheck(t *testing.T) {
+	c := defaults()
+	c.CompressionType = "zstd"
+	p := newPartition(t, Options{Config: c})
+	var wg sync.WaitGroup
+	for range 32 {
+		wg.Go(func() {
+			for range 20 {
+				b, h := records(50)
+				got, err := p.Check(b, h, time.Now().UnixMilli())
+				if err != nil || got.Header.Attributes.Codec() != 4 {
+					t.Errorf("%+v, %v", got.Header, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n := len(scratches.slots); n != 0 {
+		t.Errorf("%d slots are still taken", n)
+	}
+	p.SetConfig(defaults())
+	b, h := records(50)
+	if n := testing.AllocsPerRun(100, func() {
+		if _, err := p.Check(b, h, time.Now().UnixMilli()); err != nil {
+			t.Fatal(err)
+		}
+	}); n > 0 {
+		t.Errorf("%v allocations for an uncompressed batch, want none", n)
 	}
 }
 
