@@ -23,6 +23,7 @@ type fileSender struct {
 	raw      syscall.RawConn
 	step     func(fd uintptr) bool
 	progress func()
+	disk     gate
 
 	pieces [][]byte
 	in     int
@@ -45,7 +46,7 @@ func (o *output) sendfile(pieces [][]byte, file *os.File, pos int64, n int) (int
 		if err != nil {
 			return 0, fmt.Errorf("sending a section: %w", err)
 		}
-		f = &fileSender{raw: raw, progress: o.progress}
+		f = &fileSender{raw: raw, progress: o.progress, disk: o.disk}
 		f.step = f.run
 		o.files = f
 	}
@@ -86,7 +87,9 @@ func (f *fileSender) run(fd uintptr) bool {
 		}
 	}
 	for f.left > 0 {
+		f.disk.enter()
 		n, err := sysSendfile(int(fd), f.in, &f.off, min(f.left, sendfileStep))
+		f.disk.leave()
 		if n > 0 {
 			f.left -= n
 			f.progress()

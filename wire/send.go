@@ -160,7 +160,9 @@ func (s *sender) copySection(out *output, sec Section, from int) error {
 			}
 		}
 		want := min(sec.Len()-off, len(s.buf.b)-s.end)
+		out.disk.enter()
 		n, err := sec.ReadAt(s.buf.b[s.end:s.end+want], int64(off))
+		out.disk.leave()
 		if n < want {
 			if err == nil || errors.Is(err, io.EOF) {
 				err = errShortSection
@@ -201,6 +203,7 @@ type output struct {
 	nc       net.Conn
 	progress func() // called whenever bytes were taken
 	counters *counters
+	disk     gate
 	files    *fileSender // made when the first section is sent
 }
 
@@ -231,3 +234,12 @@ func (o *output) write(s *sender) error {
 
 // errNoSendfile: the file or the socket cannot do it; the bytes are copied.
 var errNoSendfile = errors.New("sendfile is not supported here")
+
+// A gate limits how many calls that may block on a cold disk run at once: each
+// that does takes a thread, and there may be many thousand connections.
+type gate chan struct{}
+
+const gateWidth = 128
+
+func (g gate) enter() { g <- struct{}{} }
+func (g gate) leave() { <-g }

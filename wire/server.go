@@ -91,6 +91,7 @@ type Server struct {
 	reserved budgets
 	counters counters
 	lines    logLimit
+	disk     gate
 	draining atomic.Bool
 	stopped  chan struct{} // closed when draining begins
 	running  sync.WaitGroup
@@ -137,6 +138,7 @@ func NewServer(o ServerOptions) *Server {
 		start:     time.Now(),
 		limits:    o.Limits,
 		stopped:   make(chan struct{}),
+		disk:      make(gate, gateWidth),
 		listeners: make(map[string]*listener),
 		open:      make(map[net.Listener]struct{}),
 		conns:     make(map[*connection]struct{}),
@@ -318,7 +320,7 @@ func (s *Server) accept(ln *listener, nc net.Conn) {
 	c.Conn = Conn{Listener: ln.name, Local: addrPort(nc.LocalAddr()), Remote: addrPort(nc.RemoteAddr()), Principal: Anonymous}
 	touch := c.touch
 	c.in = frameReader{src: nc, max: int(s.options.MaxRequestBytes), poison: s.options.PoisonBuffers, progress: touch}
-	c.out = output{nc: nc, progress: touch, counters: &s.counters}
+	c.out = output{nc: nc, progress: touch, counters: &s.counters, disk: s.disk}
 	c.Conn.ctx, c.cancelConn = context.WithCancelCause(context.Background())
 	c.handling, c.cancelHandling = context.WithCancelCause(c.Conn.ctx)
 	c.touch()
