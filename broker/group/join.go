@@ -201,8 +201,10 @@ func (j *joiner) newcomer() {
 func (j *joiner) known() {
 	if i := j.old.pendingIndex(j.id); i >= 0 {
 		if j.r.InstanceID != nil {
-			// A static member is never given an id to come back with.
-			j.fail(unknownMemberID)
+			// A static member is never given an id to come back with. Kafka has no
+			// better answer.
+			j.id = ""
+			j.fail(unknownServerError)
 			return
 		}
 		l := j.t.edit(j.r.Group)
