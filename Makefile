@@ -21,15 +21,51 @@ build: ## build bin/millrace, one static binary
 run: build ## start a broker on localhost:9092, data in ./millrace-data
 	@exec bin/millrace serve
 
+.PHONY: dev
+dev: build ## start a broker whose data is thrown away at its end
+	@exec bin/millrace dev
+
 .PHONY: check
-check: ## format, vet, staticcheck, floor plan, unit tests, cross-compile
-	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "gofmt would change:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
+check: ## format, vet, staticcheck, floor plan, unit tests, cross-compile; under two minutes
+	@files=$$(gofmt -l $$(git ls-files '*.go')); test -z "$$files" || { echo "gofmt would change:"; echo "$$files"; exit 1; }
 	$(GO) vet ./...
+	$(GO) vet -tags compat ./compat-tests/...
 	$(GO) run $(STATICCHECK) ./...
 	$(GO) test -short ./...
-	GOOS=darwin GOARCH=arm64 $(GO) build -o /dev/null ./cmd/millrace
-	GOOS=linux GOARCH=arm64 $(GO) build -o /dev/null ./cmd/millrace
+	GOOS=darwin GOARCH=arm64 $(STATIC) $(GO) build -o /dev/null ./cmd/millrace
+	GOOS=linux GOARCH=arm64 $(STATIC) $(GO) build -o /dev/null ./cmd/millrace
+
+.PHONY: unit
+unit: ## machines, simulations, crash disks, brokers in virtual time; with the race detector
+	CGO_ENABLED=1 $(GO) test -race ./...
+
+.PHONY: clients
+clients: build ## real clients against the real binary (installs them first)
+	sh compat-tests/install.sh
+	$(GO) test -tags compat -count=1 -timeout 15m ./compat-tests/run ./compat-tests/proxy
+	cd compat-tests && python3 -m unittest -q pyagent.test_pyagent
+	cd compat-tests/tutorials && python3 -m unittest -q
+	$(GO) test -tags compat -count=1 ./compat-tests/tutorials
+
+.PHONY: frames
+frames: build ## raw frames, version by version, compared with Apache Kafka
+	$(GO) test -tags compat -count=1 -timeout 15m ./compat-tests/frames
+
+.PHONY: torture
+torture: build ## kill -9 under load, again and again
+	$(GO) test -tags compat -count=1 ./compat-tests/torture
+
+.PHONY: bad-input
+bad-input: build ## hostile frames, corrupt batches, readers that never read
+	$(GO) test -tags compat -count=1 ./compat-tests/badinput
 
 .PHONY: test
-test: build ## every test: unit tests with the race detector, then real clients against the real binary
-	CGO_ENABLED=1 $(GO) test -race ./...
+test: unit bad-input clients frames torture ## every test
+
+.PHONY: kafka
+kafka: ## Apache Kafka 4.4.0 on loopback, from Maven, to try things against (KAFKA=3.9.2 for the old one)
+	@$(GO) run ./compat-tests/kafka/cmd -port $(or $(PORT),29092) $(if $(KAFKA),-version $(KAFKA))
+
+.PHONY: figures
+figures: build ## start, memory, system calls and allocations, beside a peer and a floor in the same run
+	@$(GO) run ./bench/figures
