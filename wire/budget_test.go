@@ -212,6 +212,34 @@ func TestAmplifies(t *testing.T) {
 	}
 }
 
+// A Produce stands for its length, any other request for 32 times its length,
+// until its handler says that it waits.
+func TestCost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var before, after int64
+		var w *world
+		w = newWorld(t, ServerOptions{Budget: 1 << 30, Handler: fake{handle: func(_ context.Context, r *Request) Reply {
+			before = w.server.Stats().BudgetInUse
+			r.Waiting()
+			after = w.server.Stats().BudgetInUse
+			return answer("ok")
+		}}})
+		defer w.close()
+		p := w.dial()
+		defer p.nc.Close()
+		for _, n := range []int{0, 1000, smallFrame, 1 << 20} {
+			for key, times := range map[int16]int64{keyProduce: 1, 3: 32} {
+				f := frame(key, 1, 1, strings.Repeat("x", n))
+				p.send(f)
+				p.expect(1, "ok")
+				if want := times * int64(len(f)-4); before != want || after != 0 {
+					t.Errorf("a frame of %d bytes with key %d was charged %d, want %d; while it waited %d", len(f)-4, key, before, want, after)
+				}
+			}
+		}
+	})
+}
+
 // A Produce of nothing but topics is charged like any other request.
 func TestAmplifyingProduceIsCharged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
