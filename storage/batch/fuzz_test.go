@@ -113,7 +113,7 @@ func TestPassingAgrees(t *testing.T) {
 			u.Add(1, rapid.SliceOfN(rapid.Byte(), 0, 9).Draw(t, "key"), rapid.SliceOfN(rapid.Byte(), 0, 9).Draw(t, "value"),
 				RecordHeader{Key: rapid.StringN(0, 4, 8).Draw(t, "hk"), Value: rapid.SliceOfN(rapid.Byte(), 0, 4).Draw(t, "hv")})
 			b := u.Bytes()[HeaderSize:]
-			_, n := varint(b)
+			_, n := varint(b, 0)
 			body = b[n:]
 			if len(body) > 0 && rapid.Bool().Draw(t, "spoilt") {
 				body[rapid.IntRange(0, len(body)-1).Draw(t, "at")] = rapid.Byte().Draw(t, "with")

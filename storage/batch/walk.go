@@ -107,9 +107,9 @@ func (w *walk) short() *Error {
 // size reads a record's length.
 func (w *walk) size() (int, *Error) {
 	w.fill(5)
-	v, n := varint(w.buf[w.at:])
-	if n <= 0 {
-		if n == 0 {
+	v, next := varint(w.buf, w.at)
+	if next <= 0 {
+		if next == 0 {
 			return 0, w.short()
 		}
 		if w.src == nil {
@@ -118,7 +118,7 @@ func (w *walk) size() (int, *Error) {
 		}
 		return 0, invalid("record length: %s", errVarint)
 	}
-	w.at += n
+	w.at = next
 	if v < 0 {
 		return 0, invalid("record length %d", v)
 	}
@@ -181,44 +181,38 @@ func parse(b []byte, s *seen) *Error {
 	if len(b) == 0 {
 		return invalid("%s: empty", errStructure)
 	}
-	at := 1 // attributes
-	ts, n := varlong(b[at:])
-	if n <= 0 {
+	ts, at := varlong(b, 1) // behind the attributes
+	if at <= 0 {
 		return invalid("%s: timestamp", errStructure)
 	}
-	at += n
-	od, n := varint(b[at:])
-	if n <= 0 {
+	od, at := varint(b, at)
+	if at <= 0 {
 		return invalid("%s: offset", errStructure)
 	}
-	at += n
-	kl, n := varint(b[at:])
-	if n <= 0 {
+	kl, at := varint(b, at)
+	if at <= 0 {
 		return invalid("%s: key length", errStructure)
 	}
-	at += n
 	if kl > 0 {
 		if int(kl) > len(b)-at {
 			return invalid("%s: key of %d bytes with %d remaining", errStructure, kl, len(b)-at)
 		}
 		at += int(kl)
 	}
-	vl, n := varint(b[at:])
-	if n <= 0 {
+	vl, at := varint(b, at)
+	if at <= 0 {
 		return invalid("%s: value length", errStructure)
 	}
-	at += n
 	if vl > 0 {
 		if int(vl) > len(b)-at {
 			return invalid("%s: value of %d bytes with %d remaining", errStructure, vl, len(b)-at)
 		}
 		at += int(vl)
 	}
-	headers, n := varint(b[at:])
-	if n <= 0 {
+	headers, at := varint(b, at)
+	if at <= 0 {
 		return invalid("%s: header count", errStructure)
 	}
-	at += n
 	if headers != 0 {
 		if headers < 0 {
 			return invalid("found invalid number of record headers %d", headers)
@@ -227,19 +221,15 @@ func parse(b []byte, s *seen) *Error {
 			return invalid("found invalid number of record headers: %d is larger than the remaining size of the buffer", headers)
 		}
 		for range headers {
-			hk, n := varint(b[at:])
-			if n <= 0 || hk < 0 || int(hk) > len(b)-at-n {
+			var n int32
+			if n, at = varint(b, at); at <= 0 || n < 0 || int(n) > len(b)-at {
 				return invalid("%s: header key", errStructure)
 			}
-			at += n + int(hk)
-			hv, n := varint(b[at:])
-			if n <= 0 || (hv > 0 && int(hv) > len(b)-at-n) {
+			at += int(n)
+			if n, at = varint(b, at); at <= 0 || int(n) > len(b)-at {
 				return invalid("%s: header value", errStructure)
 			}
-			at += n
-			if hv > 0 {
-				at += int(hv)
-			}
+			at += max(0, int(n))
 		}
 	}
 	if at != len(b) {
@@ -321,7 +311,7 @@ func (w *walk) passVarint() int32 {
 		return 0
 	}
 	b := w.peek(5)
-	v, n := varint(b)
+	v, n := varint(b, 0)
 	w.took(n, len(b), 5)
 	return v
 }
@@ -331,7 +321,7 @@ func (w *walk) passVarlong() int64 {
 		return 0
 	}
 	b := w.peek(10)
-	v, n := varlong(b)
+	v, n := varlong(b, 0)
 	w.took(n, len(b), 10)
 	return v
 }
@@ -348,43 +338,53 @@ func (w *walk) took(n, had, want int) {
 	}
 }
 
-// varint reads a zig-zag varint of at most five bytes. n is the bytes read, 0 where b ends too early and -1 where the
-// fifth byte has its top bit set. Bits beyond the thirty-second are dropped, as Kafka does.
-func varint(b []byte) (v int32, n int) {
-	if len(b) > 0 && b[0] < 0x80 {
-		u := uint32(b[0])
-		return int32(u>>1) ^ -int32(u&1), 1
+// varint reads a zig-zag varint of at most five bytes at b[at:]. next is where it ends, 0 where b ends too early and -1
+// where the fifth byte has its top bit set. Bits beyond the thirty-second are dropped, as Kafka does.
+//
+// Most lengths and deltas take one byte; the walk of a batch spends its time here.
+func varint(b []byte, at int) (v int32, next int) {
+	if uint(at) < uint(len(b)) && b[at] < 0x80 {
+		return int32(b[at]>>1) ^ -int32(b[at]&1), at + 1
 	}
+	return longVarint(b, at)
+}
+
+func longVarint(b []byte, at int) (v int32, next int) {
 	var u uint32
-	for i, c := range b {
+	for i := range 5 {
+		if at+i >= len(b) {
+			return 0, 0
+		}
+		c := b[at+i]
 		u |= uint32(c&0x7f) << (7 * i)
 		if c < 0x80 {
-			return int32(u>>1) ^ -int32(u&1), i + 1
-		}
-		if i == 4 {
-			return 0, -1
+			return int32(u>>1) ^ -int32(u&1), at + i + 1
 		}
 	}
-	return 0, 0
+	return 0, -1
 }
 
 // varlong is varint for 64 bits and ten bytes.
-func varlong(b []byte) (v int64, n int) {
-	if len(b) > 0 && b[0] < 0x80 {
-		u := uint64(b[0])
-		return int64(u>>1) ^ -int64(u&1), 1
+func varlong(b []byte, at int) (v int64, next int) {
+	if uint(at) < uint(len(b)) && b[at] < 0x80 {
+		return int64(b[at]>>1) ^ -int64(b[at]&1), at + 1
 	}
+	return longVarlong(b, at)
+}
+
+func longVarlong(b []byte, at int) (v int64, next int) {
 	var u uint64
-	for i, c := range b {
+	for i := range 10 {
+		if at+i >= len(b) {
+			return 0, 0
+		}
+		c := b[at+i]
 		u |= uint64(c&0x7f) << (7 * i)
 		if c < 0x80 {
-			return int64(u>>1) ^ -int64(u&1), i + 1
-		}
-		if i == 9 {
-			return 0, -1
+			return int64(u>>1) ^ -int64(u&1), at + i + 1
 		}
 	}
-	return 0, 0
+	return 0, -1
 }
 
 // record reads the next record whole.
@@ -419,25 +419,20 @@ func (w *walk) record() (Record, error) {
 		r.Timestamp = w.h.MaxTimestamp
 	}
 	// The form is known to be good: read the fields again without looking back.
-	at := 1
+	_, at := varlong(body, 1)
+	_, at = varint(body, at)
 	field := func() []byte {
-		v, n := varint(body[at:])
-		at += n
-		if v < 0 {
+		var v int32
+		if v, at = varint(body, at); v < 0 {
 			return nil
 		}
 		f := body[at : at+int(v) : at+int(v)]
 		at += int(v)
 		return f
 	}
-	_, n := varlong(body[at:])
-	at += n
-	_, n = varint(body[at:])
-	at += n
 	r.Key = field()
 	r.Value = field()
-	headers, n := varint(body[at:])
-	at += n
+	headers, at := varint(body, at)
 	if headers > 0 {
 		r.Headers = make([]RecordHeader, 0, min(headers, 64))
 		for range headers {
