@@ -25,8 +25,10 @@ type Outcome struct {
 	// Silent: nothing came within the time given.
 	Silent bool
 	// Bad says why an answer could not be decoded.
-	Bad  string
-	Took time.Duration
+	Bad string
+	// Correlation is the id of the request that the answer names.
+	Correlation int32
+	Took        time.Duration
 }
 
 // String is the outcome as a person reads it.
@@ -81,9 +83,27 @@ func (c *Conn) Ask(req kmsg.Request) Outcome {
 
 // Send sends a frame's bytes behind their length, and reads one answer as a
 // response of the given kind, whose version is set. A kind of nil only waits
-// for how the server reacts.
+// for how the server reacts. An answer to another request is a bad one.
 func (c *Conn) Send(frame []byte, kind kmsg.Response) Outcome {
-	return c.SendRaw(append(binary.BigEndian.AppendUint32(nil, uint32(len(frame))), frame...), kind)
+	o := c.SendRaw(sized(frame), kind)
+	if o.Response != nil && len(frame) >= 8 {
+		if want := int32(binary.BigEndian.Uint32(frame[4:])); o.Correlation != want {
+			return Outcome{Bad: fmt.Sprintf("an answer to request %d, not %d", o.Correlation, want), Took: o.Took}
+		}
+	}
+	return o
+}
+
+// Push sends a frame's bytes behind their length and reads nothing: for a
+// request that has no answer.
+func (c *Conn) Push(frame []byte) error {
+	c.nc.SetDeadline(time.Now().Add(5 * time.Second))
+	_, err := c.nc.Write(sized(frame))
+	return err
+}
+
+func sized(frame []byte) []byte {
+	return append(binary.BigEndian.AppendUint32(nil, uint32(len(frame))), frame...)
 }
 
 // SendRaw sends bytes as they are, length and all.
@@ -109,7 +129,7 @@ func (c *Conn) SendRaw(raw []byte, kind kmsg.Response) Outcome {
 	if _, err := io.ReadFull(c.nc, body); err != nil {
 		return c.failed(err, start)
 	}
-	o := Outcome{Response: kind, Took: time.Since(start)}
+	o := Outcome{Response: kind, Correlation: int32(binary.BigEndian.Uint32(body)), Took: time.Since(start)}
 	if kind == nil {
 		return o
 	}

@@ -4,10 +4,12 @@
 // one that fails.
 //
 // Answers are normalised by what a field is, never by API: ids made at random,
-// addresses, times and throttle times, metadata offsets and broker epochs. An
-// array whose order Kafka leaves open is compared as a multiset; the table of
-// those says why. How an answer came is compared too: decoded, connection
-// closed, or none.
+// addresses, moments, metadata offsets, the words of messages. An array whose
+// order Kafka leaves open is compared as a multiset; the table of those says
+// why. How an answer came is compared too: decoded, connection closed, or none.
+//
+// A difference that is meant is in the table in explained.go, with its reason;
+// any other fails.
 package frames
 
 import (
@@ -16,14 +18,26 @@ import (
 	"reflect"
 	"sort"
 	"strings"
+	"time"
 )
 
-// field is what a normalised field is, by its name in kmsg's structs.
+// fields says what a field is, by its name in kmsg's structs, where two servers
+// may differ in its value.
 var fields = map[string]string{
-	"ThrottleMillis": "time", "ClusterID": "id", "TopicID": "id", "Host": "address", "Port": "address", "MemberID": "id", "LeaderID": "", "ProducerID": "id",
-	"FinalizedFeaturesEpoch": "epoch", "SessionID": "id", "ErrorMessage": "text", "Documentation": "text", "Timestamp": "", "UnknownTags": "tags",
-	"LogAppendTime": "time", "ClientHost": "address", "Leader": "", "ClientID": "",
+	// Ids made at random, or counted by each server: numbered in order of
+	// appearance within a case, so that the same id twice is still seen.
+	"ClusterID": "id", "TopicID": "id", "MemberID": "id", "ProducerID": "id", "SessionID": "id",
+	// An address: whether there is one.
+	"Host": "address", "Port": "address", "ClientHost": "address",
+	// A moment: now, or else exact.
+	"ThrottleMillis": "time", "LogAppendTime": "time",
+	// Metadata offsets: whether known.
+	"FinalizedFeaturesEpoch": "epoch",
+	// Sentences: whether there are words, none, or null.
+	"ErrorMessage": "text", "Documentation": "text",
+	// Compared by a test of their own.
 	"ApiKeys": "table", "SupportedFeatures": "table", "FinalizedFeatures": "table",
+	"UnknownTags": "table",
 }
 
 // unordered names the arrays whose order Kafka leaves open, and why.
@@ -38,7 +52,6 @@ var unordered = map[string]string{
 	"ListOffsetsResponseTopic.Partitions":       "a Java hash map",
 	"ProduceResponse.Topics":                    "a Scala map",
 	"ProduceResponseTopic.Partitions":           "a Scala map",
-	"FetchResponse.Topics":                      "a Scala map",
 	"DescribeConfigsResponseResource.Configs":   "built from a hash map",
 	"DescribeConfigsResponse.Resources":         "a Java hash map",
 	"ListGroupsResponse.Groups":                 "groups of several coordinators",
@@ -52,34 +65,67 @@ var unordered = map[string]string{
 	"OffsetCommitResponse.Topics":               "valid topics first",
 	"IncrementalAlterConfigsResponse.Resources": "a Java hash map",
 	"OffsetForLeaderEpochResponse.Topics":       "a Scala map",
-	"FindCoordinatorResponse.Coordinators":      "",
 }
 
 // Normal is an answer with everything taken out that two servers may differ in.
-// Ids are numbered in order of appearance, so that "the same id twice" is
-// still seen.
-func Normal(resp any) any {
-	n := &normaliser{ids: map[string]int{}}
-	return n.value(reflect.ValueOf(resp), "", "")
+func Normal(resp any) any { return newNormaliser().normal(resp) }
+
+// normaliser normalises the answers of one play; an id keeps its number
+// through all of them.
+type normaliser struct {
+	ids map[any]string
+	now time.Time
 }
 
-type normaliser struct{ ids map[string]int }
+func newNormaliser() *normaliser { return &normaliser{ids: map[any]string{}, now: time.Now()} }
+
+// normal works in two steps: an id stands unnumbered while arrays are sorted,
+// so that the order does not depend on chance.
+func (n *normaliser) normal(resp any) any {
+	return n.number(n.value(reflect.ValueOf(resp), "", ""))
+}
+
+// id is an id that has no number yet.
+type id struct{ value any }
+
+// MarshalJSON makes all ids alike for sorting.
+func (id) MarshalJSON() ([]byte, error) { return []byte(`"<id>"`), nil }
+
+func (n *normaliser) number(v any) any {
+	switch x := v.(type) {
+	case map[string]any:
+		for _, k := range keys(x, nil) {
+			x[k] = n.number(x[k])
+		}
+	case []any:
+		for i := range x {
+			x[i] = n.number(x[i])
+		}
+	case id:
+		name, ok := n.ids[x.value]
+		if !ok {
+			name = fmt.Sprintf("<id %d>", len(n.ids)+1)
+			n.ids[x.value] = name
+		}
+		return name
+	}
+	return v
+}
 
 func (n *normaliser) value(v reflect.Value, owner, name string) any {
 	switch fields[name] {
-	case "time", "epoch":
-		return "<" + fields[name] + ">"
+	case "time":
+		return n.time(v)
+	case "epoch":
+		return v.Int() >= 0
 	case "address":
-		return "<address>"
+		return !v.IsZero()
 	case "text":
-		if v.Kind() == reflect.Pointer && v.IsNil() {
-			return nil
-		}
-		return "<text>"
-	case "tags", "table":
+		return words(v)
+	case "table":
 		return nil
 	case "id":
-		return n.id(v)
+		return identity(v)
 	}
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:
@@ -100,6 +146,9 @@ func (n *normaliser) value(v reflect.Value, owner, name string) any {
 		return m
 	case reflect.Slice:
 		if v.Type().Elem().Kind() == reflect.Uint8 {
+			if v.IsNil() {
+				return nil
+			}
 			return fmt.Sprintf("%x", v.Bytes())
 		}
 		list := make([]any, v.Len())
@@ -107,30 +156,56 @@ func (n *normaliser) value(v reflect.Value, owner, name string) any {
 			list[i] = n.value(v.Index(i), owner, name+"[]")
 		}
 		if _, open := unordered[owner+"."+name]; open {
-			sort.Slice(list, func(i, j int) bool { return text(list[i]) < text(list[j]) })
+			sort.SliceStable(list, func(i, j int) bool { return text(list[i]) < text(list[j]) })
+		}
+		if v.IsNil() && len(list) == 0 {
+			return nil
 		}
 		return list
 	case reflect.Array:
-		return n.id(v)
+		return identity(v)
 	default:
 		return v.Interface()
 	}
 }
 
-func (n *normaliser) id(v reflect.Value) any {
+// time is a moment in milliseconds: "now" stands for all near the present.
+func (n *normaliser) time(v reflect.Value) any {
+	at := time.UnixMilli(v.Int())
+	if d := n.now.Sub(at).Abs(); d < time.Hour {
+		return "<now>"
+	}
+	return v.Int()
+}
+
+// words says whether a text is null, empty, or says something.
+func words(v reflect.Value) any {
 	if v.Kind() == reflect.Pointer {
 		if v.IsNil() {
 			return nil
 		}
 		v = v.Elem()
 	}
-	if v.IsZero() {
+	if v.String() == "" {
+		return ""
+	}
+	return "<text>"
+}
+
+func identity(v reflect.Value) any {
+	if v.Kind() == reflect.Pointer {
+		if v.IsNil() {
+			return nil
+		}
+		v = v.Elem()
+	}
+	if v.CanInt() && v.Int() <= 0 && (v.Int() < 0 || v.Kind() == reflect.Int32) {
+		return v.Int() // none; producer ids, which are int64, begin at 0
+	}
+	if !v.CanInt() && v.IsZero() {
 		return "<no id>"
 	}
-	if v.CanInt() && v.Int() < 0 {
-		return v.Int()
-	}
-	return "<id>"
+	return id{v.Interface()}
 }
 
 func text(v any) string {

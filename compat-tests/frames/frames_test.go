@@ -4,10 +4,14 @@ package frames
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -17,50 +21,101 @@ import (
 	"millrace/compat-tests/launch"
 )
 
+// properties are set on all servers: what concerns the size of a test, and what
+// Apache Kafka's own defaults do not suit one node with.
+var properties = map[string]string{
+	"group.initial.rebalance.delay.ms": "0", "num.partitions": "1",
+	"offsets.topic.num.partitions": "4", "offsets.topic.replication.factor": "1",
+	"transaction.state.log.num.partitions": "4", "transaction.state.log.replication.factor": "1", "transaction.state.log.min.isr": "1",
+}
+
 // peers are the servers of a run.
 type peers struct {
-	ours             string
-	newest, oldest   string
-	newestHas        map[int16][2]int16
-	oldestHas, weHas map[int16][2]int16
+	ours, newest, oldest         string
+	weHave, newestHas, oldestHas map[int16][2]int16
+	run                          string // makes names differ from those of an earlier run on the same servers
+	mu                           sync.Mutex
+	explained                    map[string]int
 }
 
 // TestAnswersAreKafkas runs every case in every version that Millrace serves:
 // against the newest Kafka where that serves the version, else against the
-// oldest. MILLRACE_FRAMES narrows it to cases whose "API/name" contains a text.
+// oldest. MILLRACE_FRAMES narrows it to cases whose "API/name/vN" contains one
+// of the texts that stand there between commas. MILLRACE_FRAMES_KAFKA and
+// MILLRACE_FRAMES_KAFKA_OLD name servers that run already.
 func TestAnswersAreKafkas(t *testing.T) {
 	p := start(t)
-	only := os.Getenv("MILLRACE_FRAMES")
-	for _, c := range Cases() {
-		full := kmsg.NameForKey(int16(c.API)) + "/" + c.Name
-		if !strings.Contains(full, only) {
-			continue
-		}
-		t.Run(full, func(t *testing.T) {
-			has := p.weHas[int16(c.API)]
-			from, to := max(has[0], c.From), has[1]
-			if c.To != 0 {
-				to = min(to, c.To)
-			}
-			if from > to {
-				t.Fatalf("no version from %d to %d", from, to)
-			}
-			for v := from; v <= to; v++ {
-				t.Run(fmt.Sprintf("v%d", v), func(t *testing.T) { p.compare(t, &c, v) })
+	only := strings.Split(os.Getenv("MILLRACE_FRAMES"), ",")
+	for _, alone := range []bool{true, false} {
+		t.Run(map[bool]string{true: "alone", false: "together"}[alone], func(t *testing.T) {
+			for _, c := range Cases() {
+				if c.Alone != alone {
+					continue
+				}
+				name := kmsg.NameForKey(int16(c.API)) + "/" + c.Name
+				from, to := p.versions(&c)
+				if from > to {
+					t.Errorf("%s: no version from %d to %d", name, from, to)
+				}
+				for v := from; v <= to; v++ {
+					full := fmt.Sprintf("%s/v%d", name, v)
+					if !slices.ContainsFunc(only, func(text string) bool { return strings.Contains(full+"/", text) }) {
+						continue
+					}
+					t.Run(full, func(t *testing.T) {
+						if !alone {
+							t.Parallel()
+						}
+						p.compare(t, full, &c, v)
+					})
+				}
 			}
 		})
 	}
+	if len(only) == 1 && only[0] == "" {
+		for _, e := range explained {
+			if p.explained[e.at.String()] == 0 {
+				t.Errorf("nothing differs any more as explained by %q", e.at)
+			}
+		}
+		p.everyAPI(t)
+	}
 }
 
-func (p *peers) compare(t *testing.T, c *Case, v int16) {
+// versions is the versions a case runs in.
+func (p *peers) versions(c *Case) (from, to int16) {
+	has := p.weHave[int16(c.API)]
+	from, to = max(has[0], c.From), has[1]
+	if c.To != 0 {
+		to = min(to, c.To)
+	}
+	return from, to
+}
+
+// everyAPI holds the cases to it: no API and version that Millrace serves is
+// without a case.
+func (p *peers) everyAPI(t *testing.T) {
+	for key, has := range p.weHave {
+		for v := has[0]; v <= has[1]; v++ {
+			if !slices.ContainsFunc(Cases(), func(c Case) bool {
+				from, to := p.versions(&c)
+				return int16(c.API) == key && v >= from && v <= to
+			}) {
+				t.Errorf("no case for %s v%d", kmsg.NameForKey(key), v)
+			}
+		}
+	}
+}
+
+func (p *peers) compare(t *testing.T, full string, c *Case, v int16) {
 	peer := p.newest
-	if !within(p.newestHas[int16(c.API)], v) || c.API == kmsg.Produce && v < 3 {
+	if !within(p.newestHas[int16(c.API)], v) {
 		peer = p.oldest
 		if !within(p.oldestHas[int16(c.API)], v) {
 			t.Fatalf("neither Kafka serves version %d", v)
 		}
 	}
-	prefix := fmt.Sprintf("%s.%d.%s.", kmsg.NameForKey(int16(c.API)), v, strings.ReplaceAll(c.Name, " ", "-"))
+	prefix := fmt.Sprintf("%s.%s.%d.%s.", p.run, kmsg.NameForKey(int16(c.API)), v, strings.ReplaceAll(c.Name, " ", "-"))
 	type play struct {
 		answers []Answer
 		err     error
@@ -75,33 +130,52 @@ func (p *peers) compare(t *testing.T, c *Case, v int16) {
 	if err != nil || other.err != nil {
 		t.Fatalf("ours: %v, Kafka: %v", err, other.err)
 	}
+	if len(ours) == 0 {
+		t.Fatal("nothing was asked")
+	}
 	for _, d := range Compare(ours, other.answers) {
-		t.Error(d)
+		why := Explained(full+": "+d, func(at string) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.explained[at]++
+		})
+		if why == "" {
+			t.Error(d)
+		}
 	}
 }
 
 func within(r [2]int16, v int16) bool { return r != [2]int16{} && v >= r[0] && v <= r[1] }
 
 func start(t *testing.T) *peers {
-	props := map[string]string{"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "4", "num.partitions": "1"}
 	var overrides []string
-	for k, v := range props {
+	for k, v := range properties {
 		overrides = append(overrides, k+"="+v)
 	}
-	p := &peers{}
+	random := make([]byte, 3)
+	rand.Read(random)
+	p := &peers{run: hex.EncodeToString(random), explained: map[string]int{}}
 	servers := make(chan error, 2)
-	for version, into := range map[string]*string{kafka.Newest: &p.newest, kafka.Oldest: &p.oldest} {
+	for _, s := range []struct {
+		version, variable string
+		// With eligible leader replicas on, Kafka shows min.insync.replicas of
+		// every topic as set by the cluster.
+		features []string
+		into     *string
+	}{
+		{kafka.Newest, "MILLRACE_FRAMES_KAFKA", []string{"eligible.leader.replicas.version=0"}, &p.newest},
+		{kafka.Oldest, "MILLRACE_FRAMES_KAFKA_OLD", nil, &p.oldest},
+	} {
+		if addr := os.Getenv(s.variable); addr != "" {
+			*s.into = addr
+			servers <- nil
+			continue
+		}
 		go func() {
-			// With eligible leader replicas on, Kafka shows min.insync.replicas
-			// of every topic as set by the cluster.
-			var features []string
-			if version == kafka.Newest {
-				features = []string{"eligible.leader.replicas.version=0"}
-			}
-			s, err := kafka.Start(context.Background(), kafka.Options{Version: version, Properties: props, Features: features})
+			k, err := kafka.Start(context.Background(), kafka.Options{Version: s.version, Properties: properties, Features: s.features})
 			if err == nil {
-				t.Cleanup(s.Stop)
-				*into = s.Bootstrap
+				t.Cleanup(k.Stop)
+				*s.into = k.Bootstrap
 			}
 			servers <- err
 		}()
@@ -110,14 +184,18 @@ func start(t *testing.T) *peers {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { b.Stop() })
+	t.Cleanup(func() {
+		if err := b.Stop(); err != nil {
+			t.Errorf("stopping Millrace: %v", err)
+		}
+	})
 	p.ours = b.Bootstrap
 	for range 2 {
 		if err := <-servers; err != nil {
 			t.Fatal(err)
 		}
 	}
-	p.weHas, p.newestHas, p.oldestHas = versions(t, p.ours), versions(t, p.newest), versions(t, p.oldest)
+	p.weHave, p.newestHas, p.oldestHas = serves(t, p.ours), serves(t, p.newest), serves(t, p.oldest)
 	for _, addr := range []string{p.ours, p.newest, p.oldest} {
 		if err := WarmUp(addr); err != nil {
 			t.Fatal(err)
@@ -126,7 +204,7 @@ func start(t *testing.T) *peers {
 	return p
 }
 
-func versions(t *testing.T, addr string) map[int16][2]int16 {
+func serves(t *testing.T, addr string) map[int16][2]int16 {
 	c, err := frame.Dial(addr)
 	if err != nil {
 		t.Fatal(err)
@@ -141,8 +219,7 @@ func versions(t *testing.T, addr string) map[int16][2]int16 {
 	for _, k := range resp.ApiKeys {
 		out[k.ApiKey] = [2]int16{k.MinVersion, k.MaxVersion}
 	}
-	if addr != "" && out[int16(kmsg.Produce)][0] == 0 {
-		out[int16(kmsg.Produce)] = [2]int16{3, out[int16(kmsg.Produce)][1]}
-	}
+	// Produce is told from 0 but served from 3 (KAFKA-18659).
+	out[int16(kmsg.Produce)] = [2]int16{max(3, out[int16(kmsg.Produce)][0]), out[int16(kmsg.Produce)][1]}
 	return out
 }

@@ -2,6 +2,7 @@ package frames
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -12,8 +13,10 @@ import (
 type Case struct {
 	API  kmsg.Key
 	Name string
-	// From and To narrow the versions; zero means all that both servers serve.
+	// From and To narrow the versions; zero means all that Millrace serves.
 	From, To int16
+	// Alone: it changes what other cases see, and runs beside none.
+	Alone bool
 	// Run asks. It is run once for each server; what it asked with Ask is
 	// compared in order.
 	Run func(s *Side)
@@ -26,6 +29,10 @@ type Side struct {
 	// Prefix makes names unique: one run of a case in one version.
 	Prefix string
 	Addr   string
+	// ClientID is who asks; "" is "frame".
+	ClientID string
+	// Patience is how long an answer may take; 0: 10 s.
+	Patience time.Duration
 
 	conn    *frame.Conn
 	answers []Answer
@@ -36,6 +43,8 @@ type Side struct {
 type Answer struct {
 	What    string
 	Outcome frame.Outcome
+	// Value is compared in place of an outcome where it is set.
+	Value any
 }
 
 // Topic is a topic name of this run.
@@ -57,8 +66,53 @@ func (s *Side) AskIn(version int16, what string, req kmsg.Request) frame.Outcome
 
 func (s *Side) record(what string, req kmsg.Request) frame.Outcome {
 	o := s.send(req)
-	s.answers = append(s.answers, Answer{fmt.Sprintf("%s (%s v%d)", what, kmsg.NameForKey(req.Key()), req.GetVersion()), o})
+	s.answers = append(s.answers, Answer{What: told(what, req), Outcome: o})
 	return o
+}
+
+// AskFor is Ask for an answer that also holds what is not this case's: keep
+// takes that out before the comparison.
+func (s *Side) AskFor(what string, req kmsg.Request, keep func(kmsg.Response)) frame.Outcome {
+	req.SetVersion(s.Version)
+	o := s.send(req)
+	if o.Response != nil {
+		keep(o.Response)
+	}
+	s.answers = append(s.answers, Answer{What: told(what, req), Outcome: o})
+	return o
+}
+
+// AskNothing sends a request that has no answer and then asks for the API
+// versions: recorded is whether that is what comes next.
+func (s *Side) AskNothing(what string, req kmsg.Request) frame.Outcome {
+	req.SetVersion(s.Version)
+	probe := kmsg.NewPtrApiVersionsRequest()
+	kind := probe.ResponseKind()
+	o := s.deliver(func(c *frame.Conn) frame.Outcome {
+		if err := c.Push(c.Encode(req)); err != nil {
+			return frame.Outcome{Closed: true}
+		}
+		return c.Send(c.Encode(probe), kind)
+	})
+	s.answers = append(s.answers, Answer{What: told(what, req) + ", then", Outcome: o})
+	return o
+}
+
+// Check records something that was worked out of answers, to be compared as it
+// is.
+func (s *Side) Check(what string, value any) {
+	s.answers = append(s.answers, Answer{What: what, Value: value})
+}
+
+func told(what string, req kmsg.Request) string {
+	return fmt.Sprintf("%s (%s v%d)", what, kmsg.NameForKey(req.Key()), req.GetVersion())
+}
+
+// Fail ends the play with an error: its preparation did not work out.
+func (s *Side) Fail(format string, args ...any) {
+	if s.err == nil {
+		s.err = fmt.Errorf(format, args...)
+	}
 }
 
 // Do sends a request that only prepares; its answer is not compared.
@@ -76,7 +130,7 @@ func (s *Side) send(req kmsg.Request) frame.Outcome {
 // Bytes sends a frame's bytes as they are and records how the server reacts.
 func (s *Side) Bytes(what string, raw []byte, kind kmsg.Response) frame.Outcome {
 	o := s.deliver(func(c *frame.Conn) frame.Outcome { return c.Send(raw, kind) })
-	s.answers = append(s.answers, Answer{what, o})
+	s.answers = append(s.answers, Answer{What: what, Outcome: o})
 	return o
 }
 
@@ -89,6 +143,10 @@ func (s *Side) deliver(f func(*frame.Conn) frame.Outcome) frame.Outcome {
 			return frame.Outcome{Closed: true}
 		}
 		s.conn = c
+	}
+	s.conn.ClientID, s.conn.Patience = "frame", s.Patience
+	if s.ClientID != "" {
+		s.conn.ClientID = s.ClientID
 	}
 	o := f(s.conn)
 	if o.Closed || o.Silent || o.Bad != "" {
@@ -118,17 +176,27 @@ func Compare(ours, theirs []Answer) []string {
 	if len(ours) != len(theirs) {
 		return []string{fmt.Sprintf("%d answers against %d", len(ours), len(theirs))}
 	}
+	a, b := newNormaliser(), newNormaliser()
 	for i := range ours {
-		a, b := ours[i], theirs[i]
-		if how(a.Outcome) != how(b.Outcome) {
-			out = append(out, fmt.Sprintf("%s: %s against %s", a.What, how(a.Outcome), how(b.Outcome)))
+		x, y := ours[i], theirs[i]
+		if x.What != y.What {
+			return append(out, fmt.Sprintf("%s against %s", x.What, y.What))
+		}
+		if x.Value != nil || y.Value != nil {
+			for _, d := range Diff(x.Value, y.Value) {
+				out = append(out, x.What+d)
+			}
 			continue
 		}
-		if a.Outcome.Response == nil {
+		if how(x.Outcome) != how(y.Outcome) {
+			out = append(out, fmt.Sprintf("%s: %s against %s", x.What, how(x.Outcome), how(y.Outcome)))
 			continue
 		}
-		for _, d := range Diff(Normal(a.Outcome.Response), Normal(b.Outcome.Response)) {
-			out = append(out, a.What+d)
+		if x.Outcome.Response == nil {
+			continue
+		}
+		for _, d := range Diff(a.normal(x.Outcome.Response), b.normal(y.Outcome.Response)) {
+			out = append(out, x.What+d)
 		}
 	}
 	return out
