@@ -20,7 +20,7 @@ func (l *Log) Close() error {
 	}
 	l.flushing.Lock()
 	defer l.flushing.Unlock()
-	if err := l.closeActive(true); err != nil {
+	if err := l.closeActive(false); err != nil {
 		return l.fail("close", err)
 	}
 	if err := l.writeSnapshot(l.end, true); err != nil {

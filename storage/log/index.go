@@ -94,14 +94,20 @@ func (x *index[E]) roomFor(bytes int32) int { return int(bytes) / x.size }
 // begin makes the index writable, keeping its first n entries. The file is sized for room entries, as Kafka does while
 // a segment is active; what it does not use takes no space on disk.
 func (x *index[E]) begin(n, room int) error {
-	f, err := x.fs.Open(x.path, disk.Write|disk.Create)
+	flag := disk.Write | disk.Create
+	if n == 0 {
+		flag |= disk.Truncated
+	}
+	f, err := x.fs.Open(x.path, flag)
 	if err != nil {
 		return fmt.Errorf("open index: %w", err)
 	}
 	defer f.Close()
 	// Cut first: bytes behind the kept entries must read as zero.
-	if err := f.Truncate(int64(n) * int64(x.size)); err != nil {
-		return fmt.Errorf("cut index: %w", err)
+	if n > 0 {
+		if err := f.Truncate(int64(n) * int64(x.size)); err != nil {
+			return fmt.Errorf("cut index: %w", err)
+		}
 	}
 	if err := f.Truncate(int64(max(room, n)) * int64(x.size)); err != nil {
 		return fmt.Errorf("size index: %w", err)

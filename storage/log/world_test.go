@@ -487,6 +487,11 @@ func (w *world) configure(d draw) error {
 }
 
 func (w *world) reopen(draw) error {
+	// A broker stops its log after the last reply; a later life may cut what an earlier one gave.
+	for _, h := range w.held {
+		h.s.Release()
+	}
+	w.held = nil
 	if err := w.log.Close(); err != nil {
 		return err
 	}
@@ -568,7 +573,7 @@ func (w *world) crashed(flushed batch.Offset) error {
 	if u.truncating {
 		flushed = min(flushed, u.truncateTo)
 		if u.fully {
-			flushed = w.start
+			flushed = 0
 			if at := v.LogEnd(); v.LogStart() == at && (at == u.truncateTo || !v.HasFiles()) {
 				w.cutTo(0, at)
 				w.start, w.hw, w.storedStart = at, at, at
