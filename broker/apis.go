@@ -94,7 +94,7 @@ type call struct {
 
 // subject is who asks, for the authorizer.
 func (c *call) subject() auth.Subject {
-	return auth.Subject{Principal: c.Conn.Principal, Host: c.host()}
+	return auth.Subject{Principal: c.Conn.Principal, Host: c.Conn.Remote.Addr()}
 }
 
 // host is the client's address as Kafka writes it in group members: a slash

@@ -3,7 +3,6 @@ package broker
 import (
 	"context"
 	"crypto/rand"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -306,9 +305,6 @@ func (b *Broker) stop(clean bool) error {
 	}
 	return errors.Join(errs...)
 }
-
-// uuidText is a UUID as Kafka prints it.
-func uuidText(id [16]byte) string { return base64.RawURLEncoding.EncodeToString(id[:]) }
 
 // connectionLimits are the listeners' limits, as configured.
 func (b *Broker) connectionLimits() wire.Limits {

@@ -7,6 +7,8 @@
 // It is not authentication: the principal comes in with the connection.
 package auth
 
+import "net/netip"
+
 // Operation is an ACL operation by Kafka's code (KIP-11).
 type Operation int8
 
@@ -51,7 +53,7 @@ type Action struct {
 // from.
 type Subject struct {
 	Principal string // "User:ANONYMOUS" where nothing authenticated it
-	Host      string
+	Host      netip.Addr
 }
 
 // Authorizer says whether a subject may act. It is called on the request path

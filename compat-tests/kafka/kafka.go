@@ -48,7 +48,7 @@ func Install(ctx context.Context, version string) (string, error) {
 	}
 	for _, program := range []string{"java", "mvn"} {
 		if _, err := exec.LookPath(program); err != nil {
-			return "", fmt.Errorf("Apache Kafka needs %s, which is not installed", program)
+			return "", fmt.Errorf("running Apache Kafka needs %s, which is not installed", program)
 		}
 	}
 	if err := os.RemoveAll(home); err != nil {
@@ -63,7 +63,7 @@ func Install(ctx context.Context, version string) (string, error) {
 	cmd := exec.CommandContext(ctx, "mvn", "-q", "-B", "-f", filepath.Join(home, "pom.xml"), "-Dkafka.version="+version,
 		"dependency:copy-dependencies", "-DoutputDirectory="+libs)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("Maven could not fetch Apache Kafka %s: %w\n%s", version, err, out)
+		return "", fmt.Errorf("fetching Apache Kafka %s with Maven: %w\n%s", version, err, out)
 	}
 	return libs + "/*", os.WriteFile(done, pom, 0o644)
 }
@@ -212,9 +212,9 @@ func (s *Server) await(ctx context.Context) error {
 		select {
 		case err := <-s.exited:
 			s.exited <- err
-			return fmt.Errorf("Apache Kafka ended while it started: %v", err)
+			return fmt.Errorf("the server ended while it started: %v", err)
 		case <-ctx.Done():
-			return errors.New("Apache Kafka did not become ready in 90 s")
+			return errors.New("the server did not become ready in 90 s")
 		case <-time.After(100 * time.Millisecond):
 		}
 	}

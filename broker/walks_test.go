@@ -1,0 +1,185 @@
+package broker
+
+import (
+	"context"
+	"encoding/binary"
+	"io"
+	"net"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"millrace/controller/config"
+	"millrace/storage/batch"
+)
+
+// serving starts a broker on loopback and a temporary directory, and returns
+// a raw connection to it.
+func serving(t testing.TB) net.Conn {
+	t.Helper()
+	static, _, err := config.ParseStatic(map[string]string{"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ready, done := make(chan Info, 1), make(chan error, 1)
+	go func() { done <- Run(ctx, Options{Config: static, Ready: func(i Info) { ready <- i }}) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	select {
+	case i := <-ready:
+		nc, err := net.Dial("tcp", i.Bootstrap[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { nc.Close() })
+		return nc
+	case err := <-done:
+		t.Fatal(err)
+	}
+	return nil
+}
+
+func frameOf(req kmsg.Request, version int16) []byte {
+	req.SetVersion(version)
+	return kmsg.NewRequestFormatter(kmsg.FormatterClientID("walk")).AppendRequest(nil, req, 7)
+}
+
+// exchange sends a frame and reads its answer into buf, without allocating.
+func exchange(t testing.TB, nc net.Conn, frame, buf []byte) []byte {
+	if _, err := nc.Write(frame); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(nc, buf[:4]); err != nil {
+		t.Fatal(err)
+	}
+	n := int(binary.BigEndian.Uint32(buf))
+	if _, err := io.ReadFull(nc, buf[:n]); err != nil {
+		t.Fatal(err)
+	}
+	return buf[:n]
+}
+
+// walkable makes a topic and returns the frames of the two walks: a Produce of
+// one batch of so many bytes, and a Fetch that finds as much.
+func walkable(t testing.TB, nc net.Conn, size int) (produce, fetch []byte) {
+	buf := make([]byte, 1<<20)
+	meta := kmsg.NewPtrMetadataRequest()
+	meta.AllowAutoTopicCreation = true
+	mt := kmsg.NewMetadataRequestTopic()
+	mt.Topic = kmsg.StringPtr("walk")
+	meta.Topics = append(meta.Topics, mt)
+	exchange(t, nc, frameOf(meta, 9), buf)
+
+	u := batch.NewBuilder(batch.BuilderOptions{})
+	for range max(1, size/1024) {
+		u.Add(1, nil, make([]byte, min(size, 1024)))
+	}
+	p := kmsg.NewPtrProduceRequest()
+	p.Acks, p.TimeoutMillis = -1, 1000
+	pt := kmsg.NewProduceRequestTopic()
+	pt.Topic = "walk"
+	pp := kmsg.NewProduceRequestTopicPartition()
+	pp.Records = u.Bytes()
+	pt.Partitions = append(pt.Partitions, pp)
+	p.Topics = append(p.Topics, pt)
+
+	f := kmsg.NewPtrFetchRequest()
+	f.ReplicaID, f.MinBytes, f.MaxBytes, f.SessionEpoch = -1, 1, 1<<30, -1
+	ft := kmsg.NewFetchRequestTopic()
+	ft.Topic = "walk"
+	fp := kmsg.NewFetchRequestTopicPartition()
+	fp.CurrentLeaderEpoch, fp.LastFetchedEpoch, fp.LogStartOffset = -1, -1, -1
+	fp.PartitionMaxBytes = int32(len(pp.Records))
+	ft.Partitions = append(ft.Partitions, fp)
+	f.Topics = append(f.Topics, ft)
+	return frameOf(p, 9), frameOf(f, 11)
+}
+
+func TestWalks(t *testing.T) {
+	nc := serving(t)
+	produce, fetch := walkable(t, nc, 1024)
+	buf := make([]byte, 1<<20)
+	pr := kmsg.NewPtrProduceResponse()
+	pr.Version = 9
+	for want := range int64(3) {
+		if err := pr.ReadFrom(exchange(t, nc, produce, buf)[5:]); err != nil {
+			t.Fatal(err)
+		}
+		if p := pr.Topics[0].Partitions[0]; p.ErrorCode != 0 || p.BaseOffset != want {
+			t.Fatalf("produce %d: %+v", want, p)
+		}
+	}
+	fr := kmsg.NewPtrFetchResponse()
+	fr.Version = 11
+	if err := fr.ReadFrom(exchange(t, nc, fetch, buf)[4:]); err != nil {
+		t.Fatal(err)
+	}
+	if p := fr.Topics[0].Partitions[0]; p.ErrorCode != 0 || p.HighWatermark != 3 || len(p.RecordBatches) < 1024 {
+		t.Fatalf("fetch: code %d, high watermark %d, %d bytes", p.ErrorCode, p.HighWatermark, len(p.RecordBatches))
+	}
+}
+
+// The allocations of the two walks, over a real socket and a real disk. Growth
+// here is a decision, not an accident.
+func TestWalkAllocations(t *testing.T) {
+	nc := serving(t)
+	produce, fetch := walkable(t, nc, 1024)
+	buf := make([]byte, 1<<20)
+	for _, w := range []struct {
+		name  string
+		frame []byte
+		limit float64
+	}{{"produce", produce, produceAllocations}, {"fetch", fetch, fetchAllocations}} {
+		for range 100 {
+			exchange(t, nc, w.frame, buf)
+		}
+		got := testing.AllocsPerRun(500, func() { exchange(t, nc, w.frame, buf) })
+		t.Logf("%s: %.1f allocations", w.name, got)
+		if got > w.limit {
+			t.Errorf("%s: %.1f allocations, the limit is %.0f", w.name, got, w.limit)
+		}
+	}
+}
+
+const (
+	produceAllocations = 20
+	fetchAllocations   = 45
+)
+
+func BenchmarkProduce(b *testing.B) {
+	for _, size := range []int{1 << 10, 64 << 10, 896 << 10} {
+		b.Run(sizeName(size), func(b *testing.B) {
+			nc := serving(b)
+			produce, _ := walkable(b, nc, size)
+			buf := make([]byte, 1<<20)
+			b.SetBytes(int64(len(produce)))
+			b.ReportAllocs()
+			for b.Loop() {
+				exchange(b, nc, produce, buf)
+			}
+		})
+	}
+}
+
+func BenchmarkFetch(b *testing.B) {
+	for _, size := range []int{1 << 10, 64 << 10, 896 << 10} {
+		b.Run(sizeName(size), func(b *testing.B) {
+			nc := serving(b)
+			produce, fetch := walkable(b, nc, size)
+			buf := make([]byte, 2<<20)
+			exchange(b, nc, produce, buf)
+			b.SetBytes(int64(size))
+			b.ReportAllocs()
+			for b.Loop() {
+				exchange(b, nc, fetch, buf)
+			}
+		})
+	}
+}
+
+func sizeName(n int) string { return itoa(int32((n+1023)/1024)) + "KiB" }
