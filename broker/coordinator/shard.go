@@ -264,11 +264,22 @@ func (s *Shard) load() bool {
 			return true
 		}
 		s.o.Logger.Error("loading the coordinator failed", zap.Error(err), zap.Duration("again_in", s.o.Backoff))
-		t := time.NewTimer(s.o.Backoff)
+		if !s.loading(time.After(s.o.Backoff)) {
+			return false
+		}
+	}
+}
+
+// loading answers whoever slipped in before it was known that the machine is
+// gone, until a time comes. It is false when the shard stops.
+func (s *Shard) loading(until <-chan time.Time) bool {
+	for {
 		select {
-		case <-t.C:
+		case c := <-s.calls:
+			c.out <- result{err: ErrLoading}
+		case <-until:
+			return true
 		case <-s.quit:
-			t.Stop()
 			return false
 		}
 	}
@@ -277,11 +288,11 @@ func (s *Shard) load() bool {
 func (s *Shard) readAll(m machine.Machine) (at batch.Offset, ok bool, err error) {
 	at = s.o.Log.Start()
 	end := s.o.Log.End()
+	now := make(chan time.Time)
+	close(now)
 	for at < end {
-		select {
-		case <-s.quit:
+		if !s.loading(now) {
 			return at, false, nil
-		default:
 		}
 		b, err := s.o.Log.Read(at, s.o.LoadBytes)
 		if err != nil {

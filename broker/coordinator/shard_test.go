@@ -96,6 +96,13 @@ type later struct {
 }
 
 func (d *desk) later(body any) *later {
+	l := d.later0(body)
+	synctest.Wait()
+	return l
+}
+
+// later0 does not wait until the request has come to rest.
+func (d *desk) later0(body any) *later {
 	l := &later{}
 	begin := time.Now()
 	go func() {
@@ -103,7 +110,6 @@ func (d *desk) later(body any) *later {
 		l.at = time.Since(begin)
 		l.done = true
 	}()
-	synctest.Wait()
 	return l
 }
 
@@ -600,6 +606,31 @@ func TestGivingUp(t *testing.T) {
 		// The machine still answers the ticket; nobody is bothered.
 		d.want(put{key: "a", value: "1"}, "ok")
 		d.want(get{"a"}, "1")
+	})
+}
+
+// TestSlippingIn: a request that came just before the machine was thrown away
+// does not wait for the load.
+func TestSlippingIn(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		d := newDesk(t, &memLog{}).open()
+		d.want(put{key: "a", value: "1"}, "ok")
+		var slipped *later
+		d.log.fail = func([]byte) (error, bool) {
+			slipped = d.later0(get{"a"})
+			time.Sleep(time.Millisecond) // it is at the door now
+			d.log.read = []error{errors.New("cold"), errors.New("cold"), errors.New("cold")}
+			return errors.New("unknown"), false
+		}
+		d.wantErr(put{key: "a", value: "2"}, ErrNotCoordinator)
+		d.log.fail = nil
+		pass(100 * time.Millisecond)
+		if !slipped.done || !errors.Is(slipped.err, ErrLoading) {
+			t.Fatalf("the one at the door: %+v", slipped)
+		}
+		pass(10 * time.Second)
+		d.want(get{"a"}, "1")
+		d.s.Stop()
 	})
 }
 

@@ -101,7 +101,7 @@ func (t *turn) deleteGroups(q machine.Request, r *kmsg.DeleteGroupsRequest) {
 		case g.live.state != empty:
 			out.ErrorCode = nonEmptyGroup
 		default:
-			for _, ref := range t.m.refs(g) {
+			for _, ref := range g.refs() {
 				t.forget(ref)
 			}
 			t.write(&records.GroupMetadataKey{Group: id}, nil, 0)

@@ -118,11 +118,11 @@ func (m *Machine) offsetOf(group, topic string, id [16]byte, partition int32, st
 	if g == nil {
 		return nothing
 	}
-	if stable && m.unstable(g, topic, partition) {
+	if stable && g.unstable(topic, partition) {
 		nothing.code = unstableOffsetCommit // KIP-447
 		return nothing
 	}
-	o := get(g.offsets, topic, partition)
+	o := g.offsets.get(topic, partition)
 	if o == nil || o.otherTopic(id) {
 		return nothing
 	}
@@ -158,7 +158,7 @@ func (m *Machine) committedPartitions(group, topic string, stable bool) []int32 
 	id := m.topicID(topic)
 	var ps []int32
 	for p, o := range g.offsets[topic] {
-		if o.otherTopic(id) || stable && m.unstable(g, topic, p) {
+		if o.otherTopic(id) || stable && g.unstable(topic, p) {
 			continue
 		}
 		ps = append(ps, p)

@@ -91,8 +91,8 @@ type Machine struct {
 	gone       []offsetRef // offsets of deleted topics, to be removed
 	pauseUntil time.Time   // no timers before; set by a refusal
 
-	seq  uint64                          // counts replayed records: their order in the log
-	txns map[int64]map[string]*txnOffset // open transactions: producer id, group
+	seq  uint64                    // counts replayed records: their order in the log
+	txns map[int64]map[string]bool // open transactions: producer id, the groups it has offsets in
 }
 
 // group is one group: the hard state, and the soft state beside it.
@@ -100,8 +100,8 @@ type group struct {
 	id string
 
 	stored  *records.GroupMetadataValue // nil: only offsets are stored
-	offsets map[string]map[int32]*offset
-	pending int // transactional offsets of open transactions
+	offsets offsets
+	txns    map[int64]offsets // of open transactions, by producer id; none is empty
 
 	live *live // nil while loading
 
@@ -112,7 +112,7 @@ type group struct {
 // New gives an empty machine.
 func New(c Config) *Machine {
 	c.fill()
-	return &Machine{c: c, groups: map[string]*group{}, txns: map[int64]map[string]*txnOffset{}}
+	return &Machine{c: c, groups: map[string]*group{}, txns: map[int64]map[string]bool{}}
 }
 
 // ensure finds a group or makes an empty one.

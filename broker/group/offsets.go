@@ -23,10 +23,8 @@ type offset struct {
 	seq         uint64   // of its record
 }
 
-// txnOffset are the offsets of one open transaction in one group.
-type txnOffset struct {
-	offsets map[string]map[int32]*offset
-}
+// offsets are by topic and partition. The nil value can be read.
+type offsets map[string]map[int32]*offset
 
 // offsetRef names an offset, under the topic id it has.
 type offsetRef struct {
@@ -45,27 +43,20 @@ func (r offsetRef) compare(o offsetRef) int {
 	return int(r.partition) - int(o.partition)
 }
 
-func get(in map[string]map[int32]*offset, topic string, partition int32) *offset {
-	return in[topic][partition]
-}
+func (in offsets) get(topic string, partition int32) *offset { return in[topic][partition] }
 
-func put(in map[string]map[int32]*offset, topic string, partition int32, o *offset) {
+func (in offsets) put(topic string, partition int32, o *offset) {
 	if in[topic] == nil {
 		in[topic] = map[int32]*offset{}
 	}
 	in[topic][partition] = o
 }
 
-func cut(in map[string]map[int32]*offset, topic string, partition int32) bool {
-	ps := in[topic]
-	if ps[partition] == nil {
-		return false
-	}
-	delete(ps, partition)
-	if len(ps) == 0 {
+func (in offsets) cut(topic string, partition int32) {
+	delete(in[topic], partition)
+	if len(in[topic]) == 0 {
 		delete(in, topic)
 	}
-	return true
 }
 
 // commits is what OffsetCommit and TxnOffsetCommit have in common.
@@ -263,7 +254,7 @@ func (t *turn) deleteOffsets(q machine.Request, r *kmsg.OffsetDeleteRequest) {
 			switch {
 			case busy:
 				p.ErrorCode = groupSubscribedToTopic
-			case get(g.offsets, rt.Topic, rp.Partition) != nil:
+			case g.offsets.get(rt.Topic, rp.Partition) != nil:
 				t.forget(offsetRef{group: r.Group, topic: rt.Topic, partition: rp.Partition})
 			}
 			out.Partitions = append(out.Partitions, p)
@@ -280,9 +271,9 @@ func (t *turn) forget(r offsetRef) {
 }
 
 // refs lists all offsets of a group, those of open transactions too, in order.
-func (m *Machine) refs(g *group) []offsetRef {
+func (g *group) refs() []offsetRef {
 	var refs []offsetRef
-	add := func(in map[string]map[int32]*offset) {
+	add := func(in offsets) {
 		for topic, ps := range in {
 			for p, o := range ps {
 				refs = append(refs, offsetRef{g.id, topic, p, o.topicID})
@@ -290,29 +281,25 @@ func (m *Machine) refs(g *group) []offsetRef {
 		}
 	}
 	add(g.offsets)
-	if g.pending > 0 {
-		for _, groups := range m.txns {
-			if to := groups[g.id]; to != nil {
-				add(to.offsets)
-			}
-		}
+	for _, in := range g.txns {
+		add(in)
 	}
 	slices.SortFunc(refs, offsetRef.compare)
 	return slices.CompactFunc(refs, func(a, b offsetRef) bool { return a.compare(b) == 0 })
 }
 
 // unstable says whether a transaction that is still open has an offset there.
-func (m *Machine) unstable(g *group, topic string, partition int32) bool {
-	if g.pending == 0 {
-		return false
-	}
-	for _, groups := range m.txns {
-		if to := groups[g.id]; to != nil && get(to.offsets, topic, partition) != nil {
+func (g *group) unstable(topic string, partition int32) bool {
+	for _, in := range g.txns {
+		if in.get(topic, partition) != nil {
 			return true
 		}
 	}
 	return false
 }
+
+// bare says that nothing is stored of the group.
+func (g *group) bare() bool { return g.stored == nil && len(g.offsets) == 0 && len(g.txns) == 0 }
 
 // expired says whether an offset's time is up. base is from when the broker's
 // retention counts.

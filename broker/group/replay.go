@@ -59,7 +59,7 @@ func (m *Machine) replayGroup(id string, v *records.GroupMetadataValue) {
 		return
 	}
 	g.stored = nil
-	if len(g.offsets) == 0 && g.pending == 0 {
+	if g.bare() {
 		m.remove(g)
 		return
 	}
@@ -76,69 +76,78 @@ func (m *Machine) replayOffset(id, topic string, partition int32, p *machine.Pro
 		if g == nil {
 			return
 		}
-		cut(g.offsets, topic, partition)
-		if g.pending > 0 {
-			for _, groups := range m.txns {
-				if to := groups[id]; to != nil && cut(to.offsets, topic, partition) {
-					g.pending--
-				}
+		g.offsets.cut(topic, partition)
+		for producer, in := range g.txns {
+			if in.cut(topic, partition); len(in) == 0 {
+				m.endTxn(producer, g)
 			}
 		}
-		if !m.loaded && g.stored == nil && len(g.offsets) == 0 && g.pending == 0 {
-			m.remove(g)
-		}
+		m.removeIfBare(g)
 		return
 	}
 	g := m.ensure(id)
 	if p == nil {
 		if g.offsets == nil {
-			g.offsets = map[string]map[int32]*offset{}
+			g.offsets = offsets{}
 		}
-		put(g.offsets, topic, partition, o)
+		g.offsets.put(topic, partition, o)
 		return
 	}
-	groups := m.txns[p.ID]
-	if groups == nil {
-		groups = map[string]*txnOffset{}
-		m.txns[p.ID] = groups
+	if m.txns[p.ID] == nil {
+		m.txns[p.ID] = map[string]bool{}
 	}
-	if groups[id] == nil {
-		groups[id] = &txnOffset{offsets: map[string]map[int32]*offset{}}
+	m.txns[p.ID][id] = true
+	if g.txns == nil {
+		g.txns = map[int64]offsets{}
 	}
-	if get(groups[id].offsets, topic, partition) == nil {
-		g.pending++
+	if g.txns[p.ID] == nil {
+		g.txns[p.ID] = offsets{}
 	}
-	put(groups[id].offsets, topic, partition, o)
+	g.txns[p.ID].put(topic, partition, o)
+}
+
+// endTxn forgets that a transaction has offsets in a group.
+func (m *Machine) endTxn(producer int64, g *group) {
+	delete(g.txns, producer)
+	delete(m.txns[producer], g.id)
+	if len(m.txns[producer]) == 0 {
+		delete(m.txns, producer)
+	}
+}
+
+// removeIfBare drops a group of which nothing is stored. While the machine lives
+// that is left to the retention check, as in Kafka.
+func (m *Machine) removeIfBare(g *group) {
+	if !m.loaded && g.bare() {
+		m.remove(g)
+	}
 }
 
 // ReplayMarker is machine.Machine's. An offset that was committed plainly after
 // the transaction wrote its own stays: what is later in the log counts.
 func (m *Machine) ReplayMarker(mk machine.Marker) {
 	m.seq++
-	groups := m.txns[mk.Producer.ID]
-	delete(m.txns, mk.Producer.ID)
-	for id, to := range groups {
+	for id := range m.txns[mk.Producer.ID] {
 		g := m.groups[id]
-		if g == nil {
-			continue // deleted meanwhile, and its offsets here with it
+		in := g.txns[mk.Producer.ID]
+		m.endTxn(mk.Producer.ID, g)
+		if mk.Commit {
+			g.take(in)
 		}
-		for topic, ps := range to.offsets {
-			for p, o := range ps {
-				g.pending--
-				if !mk.Commit {
-					continue
-				}
-				if was := get(g.offsets, topic, p); was != nil && was.seq > o.seq {
-					continue
-				}
-				if g.offsets == nil {
-					g.offsets = map[string]map[int32]*offset{}
-				}
-				put(g.offsets, topic, p, o)
+		m.removeIfBare(g)
+	}
+}
+
+// take makes the offsets of a transaction count.
+func (g *group) take(in offsets) {
+	if g.offsets == nil {
+		g.offsets = offsets{}
+	}
+	for topic, ps := range in {
+		for p, o := range ps {
+			if was := g.offsets.get(topic, p); was == nil || was.seq < o.seq {
+				g.offsets.put(topic, p, o)
 			}
-		}
-		if !m.loaded && g.stored == nil && len(g.offsets) == 0 && g.pending == 0 {
-			m.remove(g)
 		}
 	}
 }

@@ -85,6 +85,13 @@ func (m *Machine) deadline(now time.Time) time.Time {
 	return first
 }
 
+// Bounds on what one turn of timers or housekeeping does, so that requests get between.
+const (
+	turnRecords = 1000
+	turnBytes   = 256 << 10
+	turnGroups  = 1000
+)
+
 // expire does what is due. A decision holds the records of one group's timers at
 // most, so that a refusal touches no other.
 func (m *Machine) expire(now time.Time) machine.Decision {
@@ -92,7 +99,7 @@ func (m *Machine) expire(now time.Time) machine.Decision {
 	if !m.loaded || now.Before(m.pauseUntil) {
 		return m.finish(t)
 	}
-	for len(m.timers) > 0 && !m.timers[0].due.After(now) {
+	for n := 0; n < turnGroups && len(m.timers) > 0 && !m.timers[0].due.After(now); n++ {
 		g := m.timers[0]
 		one := &turn{m: m, now: now, timed: true}
 		one.due(g.id, one.edit(g.id))
@@ -110,13 +117,6 @@ func (m *Machine) expire(now time.Time) machine.Decision {
 	}
 	return m.finish(t)
 }
-
-// Bounds on what one turn of housekeeping does, so that requests get between.
-const (
-	turnRecords = 1000
-	turnBytes   = 256 << 10
-	turnGroups  = 1000
-)
 
 // housekeep removes offsets of deleted topics, and looks for expired ones.
 func (m *Machine) housekeep(t *turn) {
@@ -149,9 +149,9 @@ func (t *turn) expireOffsets(g *group) bool {
 		return true
 	}
 	all := true
-	for _, r := range t.m.refs(g) {
-		o := get(g.offsets, r.topic, r.partition)
-		if o == nil || l.state != empty && l.subscribes(r.topic) || t.m.unstable(g, r.topic, r.partition) {
+	for _, r := range g.refs() {
+		o := g.offsets.get(r.topic, r.partition)
+		if o == nil || l.state != empty && l.subscribes(r.topic) || g.unstable(r.topic, r.partition) {
 			all = false
 			continue
 		}
@@ -168,7 +168,7 @@ func (t *turn) expireOffsets(g *group) bool {
 		}
 		t.forget(offsetRef{group: g.id, topic: r.topic, partition: r.partition})
 	}
-	if all && l.state == empty && g.pending == 0 {
+	if all && l.state == empty && len(g.txns) == 0 {
 		t.write(&records.GroupMetadataKey{Group: g.id}, nil, 0)
 		t.touches(g.id)
 	}
@@ -224,10 +224,10 @@ func (t *turn) imageChanged(ev machine.ImageChanged) {
 func (m *Machine) findGone(is func(topic string, id [16]byte) bool) {
 	for _, id := range m.sortedIDs() {
 		g := m.groups[id]
-		if len(g.offsets) == 0 && g.pending == 0 {
+		if len(g.offsets) == 0 && len(g.txns) == 0 {
 			continue
 		}
-		for _, r := range m.refs(g) {
+		for _, r := range g.refs() {
 			if is(r.topic, r.topicID) {
 				m.gone = append(m.gone, r)
 			}
@@ -246,7 +246,7 @@ func (m *Machine) removeGone(t *turn) {
 		if g == nil {
 			continue
 		}
-		if o := get(g.offsets, r.topic, r.partition); o != nil && o.topicID != r.topicID {
+		if o := g.offsets.get(r.topic, r.partition); o != nil && o.topicID != r.topicID {
 			continue
 		}
 		t.forget(r)

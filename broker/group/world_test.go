@@ -277,16 +277,17 @@ func audit(m *Machine, open map[machine.Ticket]bool) error {
 				return fail("%v", err)
 			}
 		}
-		pending := 0
-		for _, groups := range m.txns {
-			if to := groups[id]; to != nil {
-				for _, ps := range to.offsets {
-					pending += len(ps)
-				}
+		for producer, in := range g.txns {
+			if len(in) == 0 || !m.txns[producer][id] {
+				return fail("producer %d: %d topics, noted %v", producer, len(in), m.txns[producer][id])
 			}
 		}
-		if pending != g.pending {
-			return fail("%d transactional offsets, counted as %d", pending, g.pending)
+	}
+	for producer, groups := range m.txns {
+		for id := range groups {
+			if g := m.groups[id]; g == nil || g.txns[producer] == nil {
+				return fmt.Errorf("producer %d is noted for group %s, which has nothing of it", producer, id)
+			}
 		}
 	}
 	for i, g := range m.timers {
