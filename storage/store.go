@@ -15,6 +15,7 @@ import (
 	"io"
 	"io/fs"
 	"math"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -202,8 +203,39 @@ func (s *Store) open(paths []string) error {
 	return ErrNoDirectory
 }
 
+// makeDir makes a directory and its missing parents, durably: what is synced in a directory whose own name is lost in a
+// power cut is lost with it.
+func (s *Store) makeDir(dir string) error {
+	var parents []string
+	for at := dir; ; {
+		if _, err := s.fs.Stat(at); err == nil {
+			break
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		up := filepath.Dir(at)
+		if up == at {
+			break
+		}
+		parents = append(parents, up)
+		at = up
+	}
+	if len(parents) == 0 {
+		return nil
+	}
+	if err := s.fs.MkdirAll(dir); err != nil {
+		return err
+	}
+	for _, p := range parents {
+		if err := s.fs.SyncDir(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (s *Store) openDir(d *directory) error {
-	if err := s.fs.MkdirAll(d.path); err != nil {
+	if err := s.makeDir(d.path); err != nil {
 		return fmt.Errorf("make %s: %w", d.path, err)
 	}
 	lock, err := s.fs.Lock(d.path + "/" + lockFile)
