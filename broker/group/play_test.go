@@ -124,6 +124,7 @@ func (s *stage) play(t *testing.T, d *datadriven.TestData) string {
 	case "refuse":
 		s.fault = errors.New("the append is refused")
 	case "reload":
+		s.w.config.MaxSize = a.number("max-size", s.w.config.MaxSize)
 		s.w.load()
 		s.say("loaded")
 	case "topics":
