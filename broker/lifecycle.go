@@ -40,6 +40,9 @@ const waitForReplication = 5 * time.Second
 // network. Whoever connects earlier waits in the backlog and never sees a
 // broker that is half there.
 func start(ctx context.Context, o Options) (b *Broker, err error) {
+	if o.Config, err = adoptNodeID(o); err != nil {
+		return nil, err
+	}
 	b = newBroker(o)
 	defer func() {
 		if err != nil {
@@ -85,6 +88,21 @@ func start(ctx context.Context, o Options) (b *Broker, err error) {
 		o.Ready(Info{Bootstrap: b.bootstrap(), NodeID: b.nodeID, ClusterID: b.applied().ClusterID()})
 	}
 	return b, nil
+}
+
+// adoptNodeID gives the configuration the node id that the data directories
+// bear, where it names none of its own.
+func adoptNodeID(o Options) (*config.Static, error) {
+	for _, key := range []string{"node.id", "broker.id"} {
+		if _, set := o.Config.Set(key); set {
+			return o.Config, nil
+		}
+	}
+	id, ok, err := storage.Owner(o.FS, o.Config.LogDirs())
+	if err != nil || !ok {
+		return o.Config, err
+	}
+	return o.Config.WithNodeID(id)
 }
 
 func newBroker(o Options) *Broker {

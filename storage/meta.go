@@ -164,6 +164,24 @@ func readMeta(fsys disk.FS, dir string) (m meta, ok bool, err error) {
 	return m, true, nil
 }
 
+// Owner says which node the directories belong to, by the first one that says it; ok is false where none does. It
+// changes nothing.
+func Owner(fsys disk.FS, dirs []string) (nodeID int32, ok bool, err error) {
+	if fsys == nil {
+		fsys = disk.OS{}
+	}
+	for _, dir := range dirs {
+		m, known, err := readMeta(fsys, dir)
+		if err != nil {
+			return 0, false, fmt.Errorf("%s: %w", dir, err)
+		}
+		if known {
+			return m.nodeID, true, nil
+		}
+	}
+	return 0, false, nil
+}
+
 // encodeClean makes the mark of a clean stop.
 func encodeClean(brokerEpoch int64) []byte {
 	return fmt.Appendf(nil, `{"version":0,"brokerEpoch":%d}`, brokerEpoch)

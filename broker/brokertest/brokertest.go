@@ -53,18 +53,40 @@ func New(t testing.TB, props map[string]string) *Node {
 	return &Node{t: t, Net: wiretest.New(), Disk: disktest.New(), raft: raftlog.NewMemory(), props: all}
 }
 
+// Configure changes a server property for the next start; "" takes it away.
+func (n *Node) Configure(key, value string) {
+	if n.props[key] = value; value == "" {
+		delete(n.props, key)
+	}
+}
+
 // Start runs the broker and returns when it is ready.
 func (n *Node) Start() {
 	n.t.Helper()
+	if err := n.start(); err != nil {
+		n.t.Fatalf("the broker does not start: %v", err)
+	}
+}
+
+// StartError starts a broker that is not to come up, and returns why.
+func (n *Node) StartError() error {
+	n.t.Helper()
+	err := n.start()
+	if err == nil {
+		n.t.Fatal("the broker starts")
+	}
+	return err
+}
+
+func (n *Node) start() error {
 	static, _, err := config.ParseStatic(n.props)
 	if err != nil {
-		n.t.Fatal(err)
+		return err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	ready := make(chan broker.Info, 1)
-	n.cancel, n.done = cancel, make(chan error, 1)
+	ready, done := make(chan broker.Info, 1), make(chan error, 1)
 	go func() {
-		n.done <- broker.Run(ctx, broker.Options{
+		done <- broker.Run(ctx, broker.Options{
 			Config: static, FS: n.Disk, RaftLog: n.raft,
 			Listen: func(_ context.Context, address string) (net.Listener, error) { return n.Net.Listen(address) },
 			Ready:  func(i broker.Info) { ready <- i },
@@ -72,8 +94,11 @@ func (n *Node) Start() {
 	}()
 	select {
 	case n.Info = <-ready:
-	case err := <-n.done:
-		n.t.Fatalf("the broker does not start: %v", err)
+		n.cancel, n.done = cancel, done
+		return nil
+	case err := <-done:
+		cancel()
+		return err
 	}
 }
 

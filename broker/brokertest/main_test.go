@@ -2,6 +2,7 @@ package brokertest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -11,6 +12,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"millrace/broker"
 )
 
 // bubble runs f with a started node, and stops the node in order at its end.
@@ -78,6 +81,26 @@ func TestWhatWasAcknowledgedOutlivesARestart(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestNodeIDIsAdopted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := New(t, map[string]string{"node.id": "7"})
+		defer n.End()
+		n.Start()
+		cluster := n.Info.ClusterID
+		n.Stop()
+		n.Configure("node.id", "")
+		n.Start()
+		if n.Info.NodeID != 7 || n.Info.ClusterID != cluster {
+			t.Errorf("node %d of cluster %s came back as node %d of %s", 7, cluster, n.Info.NodeID, n.Info.ClusterID)
+		}
+		n.Stop()
+		n.Configure("node.id", "8")
+		if err := n.StartError(); !errors.Is(err, broker.ErrIdentity) {
+			t.Errorf("as node 8 in the directory of node 7: %v", err)
+		}
+	})
 }
 
 func TestFlushedRecordsOutliveAPowerCut(t *testing.T) {

@@ -2,7 +2,9 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"sort"
+	"strconv"
 	"strings"
 )
 
@@ -11,6 +13,15 @@ import (
 type Static struct {
 	set map[string]string // as written, without the blanks around
 	net *network
+}
+
+// WithNodeID gives the same configuration for another node.id: the one that a
+// data directory of this node's already bears.
+func (s *Static) WithNodeID(id int32) (*Static, error) {
+	props := maps.Clone(s.set)
+	props["node.id"] = strconv.Itoa(int(id))
+	changed, _, err := ParseStatic(props)
+	return changed, err
 }
 
 // Warning is something in the configuration that does not stop the start.
