@@ -237,7 +237,7 @@ func (w *world) sendAgain(d draw) error {
 		if s.h.ProducerID != id {
 			continue
 		}
-		if s.base < w.log.View().FirstSegment() {
+		if v := w.log.View(); !v.HasFiles() || s.base < v.FirstSegment() {
 			return nil // whether it is still known depends on which snapshots a crash left
 		}
 		b := slices.Clone(s.bytes)
