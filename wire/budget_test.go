@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -67,6 +68,40 @@ func TestBudget(t *testing.T) {
 			t.Fatalf("%d in use at the end", b.inUse())
 		}
 	})
+}
+
+// A waiter that gives up at the moment it is served leaves nothing taken.
+func TestBudgetGivenUpWhenServed(t *testing.T) {
+	both := 0
+	for range 2000 {
+		b := &budget{size: 10}
+		b.acquire(context.Background(), 10)
+		ctx, cancel := context.WithCancelCause(context.Background())
+		taken := make(chan int64)
+		go func() {
+			n, err := b.acquire(ctx, 10)
+			if err != nil && n != 0 {
+				t.Errorf("acquire = %d, %v", n, err)
+			}
+			taken <- n
+		}()
+		for waits := false; !waits; {
+			b.mu.Lock()
+			waits = len(b.waiting) == 1
+			b.mu.Unlock()
+			runtime.Gosched()
+		}
+		cancel(ErrClosed)
+		b.release(10)
+		if n := <-taken; b.inUse() != n {
+			t.Fatalf("%d are in use, %d were taken", b.inUse(), n)
+		} else if n == 0 {
+			both++
+		}
+	}
+	if both == 0 {
+		t.Error("nobody gave up")
+	}
 }
 
 // Many connections with large frames share a budget that holds few of them, and

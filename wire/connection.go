@@ -514,7 +514,6 @@ func (c *connection) endByWriter(taken int) {
 	c.broken = true
 	c.changed.Broadcast()
 	c.mu.Unlock()
-	c.cancelHandling(ErrClosed)
 	c.farewell(nil)
 	c.shut(ErrClosed)
 }

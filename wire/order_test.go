@@ -228,6 +228,53 @@ func TestPendingBecomesClose(t *testing.T) {
 		p.silent(time.Second)
 		s.later("wait a").become(answer("a"))
 		p.expect(1, "a")
+		// The peer is not asked whether it agrees.
+		time.Sleep(linger)
+		synctest.Wait()
+		if n := w.server.Stats().Connections["PLAINTEXT"]; n != 0 {
+			t.Errorf("%d connections are open", n)
+		}
+		p.ended()
+	})
+}
+
+// Nor is a handler that runs meanwhile, and waits.
+func TestPendingBecomesCloseWhileHandling(t *testing.T) {
+	l := newLater()
+	h := fake{handle: func(ctx context.Context, r *Request) Reply {
+		if string(r.Body) == "pending" {
+			return Reply{Pending: l}
+		}
+		<-ctx.Done()
+		return answer("too late")
+	}}
+	synctest.Test(t, func(t *testing.T) {
+		l = newLater()
+		w := newWorld(t, ServerOptions{Handler: h})
+		defer w.close()
+		p := w.dial()
+		p.produce(1, "pending")
+		p.produce(2, "blocks")
+		synctest.Wait()
+		l.become(Reply{Close: true})
+		time.Sleep(linger)
+		synctest.Wait()
+		if n := w.server.Stats().Connections["PLAINTEXT"]; n != 0 {
+			t.Errorf("%d connections are open", n)
+		}
+		p.ended()
+	})
+}
+
+// A reply that is held goes out even if the next Produce has none, or closes.
+func TestHeldBeforeNone(t *testing.T) {
+	s := newScript()
+	bubble(t, ServerOptions{}, s, func(t *testing.T, w *world) {
+		p := w.dial()
+		p.send(frame(keyProduce, 7, 1, "now"), frame(keyProduce, 7, 2, "none"))
+		p.expect(1, "ok now")
+		p.send(frame(keyProduce, 7, 3, "now"), frame(keyProduce, 7, 4, "close"))
+		p.expect(3, "ok now")
 		p.ended()
 	})
 }
@@ -419,6 +466,26 @@ func TestDrainAnswersWhatWasRead(t *testing.T) {
 		producing.ended()
 		if err := <-done; err != nil {
 			t.Errorf("Drain: %v", err)
+		}
+	})
+}
+
+// Requests that have arrived but were not begun are left alone by a drain.
+func TestDrainBeginsNothing(t *testing.T) {
+	s := newScript()
+	s.other = func(ctx context.Context, r *Request) Reply {
+		<-ctx.Done()
+		return answer("last")
+	}
+	bubble(t, ServerOptions{}, s, func(t *testing.T, w *world) {
+		p := w.dial()
+		p.send(frame(3, 1, 1, "a"), frame(3, 1, 2, "b"), frame(keyProduce, 7, 3, "c"))
+		synctest.Wait()
+		go w.server.Drain(context.Background())
+		p.expect(1, "last")
+		p.ended()
+		if got := s.read(); len(got) != 1 {
+			t.Errorf("handled %v", got)
 		}
 	})
 }

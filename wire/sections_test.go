@@ -293,6 +293,27 @@ func TestPeerGoneInSection(t *testing.T) {
 	}
 }
 
+// The last reply of a connection that the server ends arrives, although the peer
+// has sent more, which is never read.
+func TestLastReplyArrives(t *testing.T) {
+	const size = 3 << 20
+	_, addr := serveTCP(t, ServerOptions{Handler: fake{handle: func(context.Context, *Request) Reply {
+		return Reply{Body: NewBody(make([]byte, size))}
+	}}})
+	for range 10 {
+		nc := dialTCP(t, addr)
+		out := append(frame(3, 1, 1, "x"), 0xff, 0xff, 0xff, 0xff)
+		if _, err := nc.Write(append(out, make([]byte, 100<<10)...)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Millisecond)
+		if n, err := io.Copy(io.Discard, nc); n != size+8 || err != nil {
+			t.Fatalf("got %d bytes, error %v, want %d", n, err, size+8)
+		}
+		nc.Close()
+	}
+}
+
 // Replies that were read too late are released too: the connection is closed
 // while a handler runs.
 func TestReplyToClosedConnection(t *testing.T) {
