@@ -181,3 +181,13 @@ func xxh32(b []byte) uint32 {
 	h *= p3
 	return h ^ h>>16
 }
+
+// SpoilLZ4Header gives a frame the header checksum that message format 0 has: it was taken of the magic number too. Clients
+// of that time refuse the right one.
+func SpoilLZ4Header(frame []byte) {
+	head := 6
+	if frame[4]&lz4ContentSize != 0 {
+		head += 8
+	}
+	frame[head] = byte(xxh32(frame[:head]) >> 8)
+}
