@@ -67,12 +67,17 @@ func (b *Broker) coordinatorOf(c *call, kind int8, key string) kmsg.FindCoordina
 	default:
 		return fail(kerr.InvalidRequest)
 	}
+	c.Waiting()
 	topic, err := b.offsetsTopic(c.ctx)
 	if err != nil {
 		return fail(kerr.CoordinatorNotAvailable)
 	}
 	c.image = b.applied()
-	leader := c.image.Broker(topic.Partitions[groupPartition(key, len(topic.Partitions))].Leader)
+	at := groupPartition(key, len(topic.Partitions))
+	if b.coordinators.loaded(c.ctx, at) != nil {
+		return fail(kerr.CoordinatorNotAvailable)
+	}
+	leader := c.image.Broker(topic.Partitions[at].Leader)
 	if leader == nil || leader.Fenced {
 		return fail(kerr.CoordinatorNotAvailable)
 	}

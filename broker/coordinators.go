@@ -114,15 +114,34 @@ func (b *Broker) shardOf(c *call, group string) (*coordinator.Shard, int16) {
 			return nil, kerr.CoordinatorNotAvailable.Code
 		}
 		c.image = b.applied()
+		if err := b.coordinators.loaded(c.ctx, groupPartition(group, len(topic.Partitions))); err != nil {
+			return nil, kerr.CoordinatorLoadInProgress.Code
+		}
 	}
 	p := groupPartition(group, len(topic.Partitions))
-	b.coordinators.mu.RLock()
-	shard := b.coordinators.shards[p]
-	b.coordinators.mu.RUnlock()
+	shard := b.coordinators.get(p)
 	if shard == nil {
 		return nil, kerr.NotCoordinator.Code
 	}
 	return shard, 0
+}
+
+func (s *coordinators) get(partition int32) *coordinator.Shard {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.shards[partition]
+}
+
+// loaded waits until the shard of a partition led here has loaded. It is soon
+// done for a topic that was just made; a shard with much to read may take
+// longer than the wait, and clients are then told to ask again.
+func (s *coordinators) loaded(ctx context.Context, partition int32) error {
+	ctx, cancel := context.WithTimeout(ctx, autoCreateTimeout)
+	defer cancel()
+	if shard := s.get(partition); shard != nil {
+		return shard.AwaitLoaded(ctx)
+	}
+	return nil
 }
 
 // all lists the shards by partition.

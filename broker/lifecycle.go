@@ -251,12 +251,8 @@ func (b *Broker) heartbeats(ctx context.Context) {
 // awaitCoordinators waits until every shard has loaded.
 func (b *Broker) awaitCoordinators(ctx context.Context) error {
 	for _, shard := range b.coordinators.all() {
-		for !shard.Loaded() {
-			select {
-			case <-time.After(time.Millisecond):
-			case <-ctx.Done():
-				return ctx.Err()
-			}
+		if err := shard.AwaitLoaded(ctx); err != nil {
+			return fmt.Errorf("waiting for a coordinator to load: %w", err)
 		}
 	}
 	return nil

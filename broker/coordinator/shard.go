@@ -98,6 +98,7 @@ type Shard struct {
 	done    chan struct{} // closed when the goroutine has ended
 	stop    sync.Once
 	loaded  atomic.Bool
+	first   chan struct{} // closed when it has loaded for the first time
 
 	ctx    context.Context // of sends
 	cancel context.CancelFunc
@@ -141,6 +142,7 @@ func NewShard(o Options) *Shard {
 		wake:    make(chan struct{}, 1),
 		quit:    make(chan struct{}),
 		done:    make(chan struct{}),
+		first:   make(chan struct{}),
 		image:   o.Image,
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -187,6 +189,19 @@ func (s *Shard) do(ctx context.Context, c *call) (any, error) {
 		// The ticket stays with the machine: a join that nobody waits for times out
 		// there, as with a client that vanished (its answer has a place to go).
 		return nil, ctx.Err()
+	}
+}
+
+// AwaitLoaded returns when the shard has loaded for the first time. The error
+// says that it was stopped before, or is that of ctx.
+func (s *Shard) AwaitLoaded(ctx context.Context) error {
+	select {
+	case <-s.first:
+		return nil
+	case <-s.done:
+		return ErrNotCoordinator
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
@@ -237,6 +252,9 @@ func (s *Shard) main() {
 			return
 		}
 		s.loaded.Store(true)
+		if life == 1 {
+			close(s.first)
+		}
 		again := s.run.loop()
 		s.loaded.Store(false)
 		s.run.abandon()
@@ -260,7 +278,7 @@ func (s *Shard) load() bool {
 			s.run.m = m
 			s.run.end = at
 			s.run.floor = at
-			s.o.Logger.Info("coordinator loaded", zap.Int64("end", int64(at)), zap.Duration("took", time.Since(begin)))
+			s.o.Logger.Debug("coordinator loaded", zap.Int64("end", int64(at)), zap.Duration("took", time.Since(begin)))
 			return true
 		}
 		s.o.Logger.Error("loading the coordinator failed", zap.Error(err), zap.Duration("again_in", s.o.Backoff))
