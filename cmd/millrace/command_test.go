@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -125,6 +126,34 @@ func TestFailuresExitWith1(t *testing.T) {
 		if code != exitFailed || stdout != "" || !strings.Contains(stderr, cause.Error()) {
 			t.Errorf("%v: code %d, stdout %q, stderr %q", cause, code, stdout, stderr)
 		}
+	}
+}
+
+// A broker that is told to stop while it starts has stopped in order, unless
+// something else went wrong as well.
+func TestStopBeforeReady(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		code int
+	}{
+		{fmt.Errorf("starting: %w", context.Canceled), exitOK},
+		{errors.Join(fmt.Errorf("starting: %w", context.Canceled), fmt.Errorf("a part: %w", context.Canceled)), exitOK},
+		{errors.Join(fmt.Errorf("starting: %w", context.Canceled), errors.New("disk on fire")), exitFailed},
+		{errors.New("disk on fire"), exitFailed},
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		var out, stderr bytes.Buffer
+		p := &program{stdout: &out, stderr: &stderr, run: func(context.Context, broker.Options) error {
+			cancel()
+			return c.err
+		}}
+		if code := p.main(ctx, []string{"serve"}); code != c.code || (code == 0) != (stderr.Len() == 0) {
+			t.Errorf("%v: code %d, %s", c.err, code, &stderr)
+		}
+	}
+	code, _, _ := try(t, func(context.Context, broker.Options) error { return context.Canceled }, nil, "serve")
+	if code != exitFailed {
+		t.Errorf("canceled by nobody: code %d", code)
 	}
 }
 

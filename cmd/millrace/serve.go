@@ -48,10 +48,30 @@ func (p *program) serve(ctx context.Context, f flags) error {
 				strings.Join(i.Bootstrap, ","), i.NodeID, i.ClusterID)
 		},
 	})
+	if ctx.Err() != nil && onlyCanceled(err) {
+		err = nil // told to stop before it was ready
+	}
 	if told != nil {
 		told = fmt.Errorf("telling that the broker is ready: %w", told)
 	}
 	return errors.Join(err, told)
+}
+
+// onlyCanceled says whether err is about a canceled context and about nothing
+// else that went wrong beside it.
+func onlyCanceled(err error) bool {
+	switch e := err.(type) {
+	case interface{ Unwrap() []error }:
+		for _, one := range e.Unwrap() {
+			if !onlyCanceled(one) {
+				return false
+			}
+		}
+		return true
+	case interface{ Unwrap() error }:
+		return onlyCanceled(e.Unwrap())
+	}
+	return err == context.Canceled
 }
 
 // dev serves from a directory that does not outlive the broker.
