@@ -102,6 +102,7 @@ type Server struct {
 	Bootstrap  string // HOST:PORT of the broker listener
 	Controller string // HOST:PORT of the controller listener
 	ClusterID  string
+	Took       time.Duration // from exec to ready, formatting aside
 
 	cmd     *exec.Cmd
 	exited  chan error
@@ -148,6 +149,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	s.cmd = exec.Command("java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", cp, "kafka.Kafka", file)
 	s.cmd.Stdout, s.cmd.Stderr = o.Output, o.Output
 	s.cmd.SysProcAttr = dieWithParent()
+	begun := time.Now()
 	if err := s.cmd.Start(); err != nil {
 		s.cleanup()
 		return nil, err
@@ -157,6 +159,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		s.Stop()
 		return nil, err
 	}
+	s.Took = time.Since(begun)
 	return s, nil
 }
 
@@ -267,6 +270,9 @@ func (s *Server) end(sig syscall.Signal) {
 		s.exited <- <-s.exited
 	}
 }
+
+// PID is the server's process.
+func (s *Server) PID() int { return s.cmd.Process.Pid }
 
 // Wait returns when the server has ended.
 func (s *Server) Wait() error {
