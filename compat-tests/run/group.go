@@ -80,14 +80,19 @@ func (s *scenario) settle(g *group, members ...string) error {
 	return failed
 }
 
-// form opens members A and B and waits until they share the partitions. It returns nil if that failed.
+// form opens member A, lets it have all partitions, then opens B and waits until they share them: each group rebalances
+// while it lives. It returns nil if that failed.
 func (s *scenario) form(f Flavour) *group {
 	g := &group{flavour: f, name: s.groupName(f), label: f.String(), owners: make(map[string][]int32)}
 	good := s.step("group of two", g.label, func() error {
-		for _, m := range []string{"A", "B"} {
-			if err := s.open(g, m); err != nil {
-				return err
-			}
+		if err := s.open(g, "A"); err != nil {
+			return err
+		}
+		if err := s.settle(g, "A"); err != nil {
+			return err
+		}
+		if err := s.open(g, "B"); err != nil {
+			return err
 		}
 		if err := s.settle(g, "A", "B"); err != nil {
 			return err
