@@ -2,6 +2,7 @@ package partition
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"slices"
 	"testing"
@@ -53,8 +54,7 @@ type node struct {
 	log  *log.Log
 	p    *Partition
 	down bool
-	// told is the newest assignment the node has heard of: brokers learn late.
-	told batch.LeaderEpoch
+	late *Copied // an answer of a leader that is still on its way
 }
 
 func newCluster(t *rapid.T, n, minISR int) *cluster {
@@ -83,7 +83,7 @@ func (c *cluster) start(nd *node) {
 	cfg := defaults()
 	cfg.MinInsyncReplicas = int32(c.minISR)
 	cfg.SegmentBytes = 400
-	nd.log, nd.down, nd.told = l, false, -1
+	nd.log, nd.down, nd.late = l, false, nil
 	nd.p = New(Options{Log: l, Topic: "t", ID: [16]byte{1}, Self: nd.id, Config: cfg, Now: c.ck.now, LagMax: 10 * time.Second})
 }
 
@@ -100,7 +100,6 @@ func (c *cluster) tell(nd *node) {
 	if nd.down {
 		return
 	}
-	nd.told = c.epoch
 	a := Assignment{LeaderID: c.leader, LeaderEpoch: c.epoch, PartitionEpoch: c.pepoch, ISR: c.isr, Brokers: c.brokers()}
 	var err error
 	if c.leader == nd.id {
@@ -179,6 +178,12 @@ func (c *cluster) produce(nd *node, n int) {
 
 // fetch lets a follower fetch once from whom it takes for the leader.
 func (c *cluster) fetch(nd *node) {
+	if nd.late != nil && !nd.down {
+		late := *nd.late
+		nd.late = nil
+		c.copied(nd, late)
+		return
+	}
 	pos := nd.p.Position()
 	if nd.down || pos.LeaderID == nd.id || pos.LeaderID < 0 {
 		return
@@ -221,8 +226,23 @@ func (c *cluster) fetch(nd *node) {
 	if err := from.p.FollowerFetched(pos.LeaderEpoch, replica.Fetch{ID: nd.id, BrokerEpoch: 1, Offset: pos.Offset, LogStart: pos.LogStart, LeaderEnd: r.LogEnd}); err != nil && !errors.Is(err, ErrNotLeader) {
 		c.t.Fatal(err)
 	}
-	if err := nd.p.Replicate(Copied{LeaderEpoch: pos.LeaderEpoch, From: pos.Offset, Records: records, HighWatermark: r.HighWatermark, LogStart: r.LogStart}); err != nil {
-		c.t.Fatalf("node %d copies %d bytes from %d: %v", nd.id, len(records), pos.Offset, err)
+	copied := Copied{LeaderEpoch: pos.LeaderEpoch, From: pos.Offset, Records: records, HighWatermark: r.HighWatermark, LogStart: r.LogStart}
+	if rapid.IntRange(0, 3).Draw(c.t, "late") == 0 {
+		nd.late = &copied
+		return
+	}
+	c.copied(nd, copied)
+}
+
+// copied lets a follower take what a leader has answered, which may be none by now.
+func (c *cluster) copied(nd *node, x Copied) {
+	before := nd.p.Position()
+	err := nd.p.Replicate(x)
+	if err != nil && (before.LeaderEpoch != x.LeaderEpoch || before.LeaderID == nd.id) && (errors.Is(err, ErrFencedLeaderEpoch) || errors.Is(err, ErrUnknownLeaderEpoch)) {
+		return
+	}
+	if err != nil {
+		c.t.Fatalf("node %d copies %d bytes to %d: %v", nd.id, len(x.Records), x.From, err)
 	}
 }
 
@@ -271,21 +291,47 @@ func (c *cluster) values(nd *node, upper batch.Offset) map[batch.Offset]string {
 			c.t.Fatal(err)
 		}
 		s.Release()
-		for len(b) > 0 {
-			h, err := batch.ParseHeader(b)
+		at = c.collect(out, b)
+	}
+	return out
+}
+
+// consume reads what a node shows to consumers.
+func (c *cluster) consume(nd *node) map[batch.Offset]string {
+	out := map[batch.Offset]string{}
+	for at := nd.log.View().LogStart(); ; {
+		r, err := nd.p.Read(consumer(at))
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		if r.Records.Len() == 0 {
+			return out
+		}
+		b := make([]byte, r.Records.Len())
+		if _, err := r.Records.ReadAt(b, 0); err != nil {
+			c.t.Fatal(err)
+		}
+		r.Records.Release()
+		at = c.collect(out, b)
+	}
+}
+
+// collect adds the records of whole batches to out, and says where they end.
+func (c *cluster) collect(out map[batch.Offset]string, b []byte) (next batch.Offset) {
+	for len(b) > 0 {
+		h, err := batch.ParseHeader(b)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		for r, err := range batch.Records(b[:h.Size()], 0) {
 			if err != nil {
 				c.t.Fatal(err)
 			}
-			for r, err := range batch.Records(b[:h.Size()], 0) {
-				if err != nil {
-					c.t.Fatal(err)
-				}
-				out[r.Offset] = string(r.Value)
-			}
-			b, at = b[h.Size():], h.NextOffset()
+			out[r.Offset] = string(r.Value)
 		}
+		b, next = b[h.Size():], h.NextOffset()
 	}
-	return out
+	return next
 }
 
 // check looks for breaches of what is promised.
@@ -310,7 +356,7 @@ func (c *cluster) check() {
 		if v.LogStart() > v.LastStable() || v.LastStable() > v.HighWatermark() || v.HighWatermark() > v.LogEnd() {
 			c.t.Fatalf("node %d: log start %d, last stable %d, high watermark %d, log end %d", nd.id, v.LogStart(), v.LastStable(), v.HighWatermark(), v.LogEnd())
 		}
-		for o, value := range c.values(nd, v.HighWatermark()) {
+		for o, value := range c.consume(nd) {
 			if other, ok := shown[o]; ok && other != value {
 				c.t.Fatalf("offset %d is %q on one replica and %q on another", o, other, value)
 			}
@@ -342,7 +388,16 @@ func (c *cluster) check() {
 // TestCluster lets replicas produce, copy, crash and be elected at random, with brokers that learn late, and checks after
 // every step that nothing acknowledged is lost and nothing shown changes.
 func TestCluster(t *testing.T) {
-	elections, truncations, commits, acks := 0, 0, 0, 0
+	n := clusters(t)
+	t.Logf("%+v", n)
+	if n.elections < 100 || n.truncations < 10 || n.commits < 20 || n.acks < 100 {
+		t.Error("an idle world")
+	}
+}
+
+type happened struct{ elections, truncations, commits, acks int }
+
+func clusters(t rapid.TB) (all happened) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(2, 4).Draw(t, "replicas")
 		c := newCluster(t, n, rapid.IntRange(1, 2).Draw(t, "min"))
@@ -390,7 +445,10 @@ func TestCluster(t *testing.T) {
 			}
 			c.check()
 		}
-		elections, truncations, commits, acks = elections+c.elections, truncations+c.truncations, commits+c.commits, acks+len(c.acked)
+		all.elections += c.elections
+		all.truncations += c.truncations
+		all.commits += c.commits
+		all.acks += len(c.acked)
 		for _, nd := range c.nodes {
 			if !nd.down {
 				nd.p.Close()
@@ -398,8 +456,55 @@ func TestCluster(t *testing.T) {
 			}
 		}
 	})
-	t.Logf("%d elections, %d truncations, %d ISR changes, %d acknowledged", elections, truncations, commits, acks)
-	if elections < 100 || truncations < 10 || commits < 20 || acks < 100 {
-		t.Error("an idle world")
+	return all
+}
+
+// spoilt runs a random test that has to fail, briefly and without leaving files behind.
+type spoilt struct {
+	*testing.T
+	failed bool
+}
+
+func (s *spoilt) Log(...any)            {}
+func (s *spoilt) Logf(string, ...any)   {}
+func (s *spoilt) Error(...any)          { s.failed = true }
+func (s *spoilt) Errorf(string, ...any) { s.failed = true }
+func (s *spoilt) Fatal(...any)          { s.failed = true }
+func (s *spoilt) Fatalf(string, ...any) { s.failed = true }
+func (s *spoilt) Fail()                 { s.failed = true }
+func (s *spoilt) FailNow()              { s.failed = true }
+func (s *spoilt) Failed() bool          { return s.failed }
+
+func set(t *testing.T, name, value string) {
+	old := flag.Lookup(name).Value.String()
+	if err := flag.Set(name, value); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { flag.Set(name, old) })
+}
+
+// TestPlantedFaults: the clusters are worth something only if a broken partition breaks what they promise.
+func TestPlantedFaults(t *testing.T) {
+	set(t, "rapid.shrinktime", "1ms")
+	set(t, "rapid.nofailfile", "true")
+	set(t, "rapid.checks", "1000")
+	defer func() { faults = faultSwitches{} }()
+	for name, f := range map[string]faultSwitches{
+		"ackAppended":   {ackAppended: true},
+		"keepDiverged":  {keepDiverged: true},
+		"followerAhead": {followerAhead: true},
+		"sameEpoch":     {sameEpoch: true},
+		"readToEnd":     {readToEnd: true},
+	} {
+		faults = f
+		s := &spoilt{T: t}
+		clusters(s)
+		if !s.failed {
+			t.Errorf("nobody notices %s", name)
+		}
+	}
+	faults = faultSwitches{ackUnflushed: true}
+	if lost := powerLoss(t, nil); lost == 0 {
+		t.Error("nobody notices ackUnflushed")
 	}
 }

@@ -68,7 +68,11 @@ func (p *Partition) Replicate(c Copied) error {
 		}
 	}
 	v = p.log.View()
-	if hw := min(c.HighWatermark, v.LogEnd()); hw > v.HighWatermark() {
+	hw := min(c.HighWatermark, v.LogEnd())
+	if faults.followerAhead {
+		hw = v.LogEnd()
+	}
+	if hw > v.HighWatermark() {
 		p.log.SetHighWatermark(hw)
 		p.wake(OnHighWatermark)
 		v = p.log.View()

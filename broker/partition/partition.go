@@ -193,7 +193,9 @@ func (p *Partition) BecomeLeader(a Assignment) error {
 		p.apply(p.leader.Updated(replica.Update{PartitionEpoch: a.PartitionEpoch, ISR: a.ISR, Brokers: a.Brokers}, now))
 		return nil
 	}
-	if err := p.log.AssignEpoch(a.LeaderEpoch); err != nil {
+	if faults.sameEpoch {
+		// The log goes on in the epoch it has.
+	} else if err := p.log.AssignEpoch(a.LeaderEpoch); err != nil {
 		return fmt.Errorf("lead %v in epoch %d: %w", p, a.LeaderEpoch, err)
 	}
 	v := p.log.View()
@@ -347,9 +349,9 @@ func (p *Partition) Append(b []byte, h batch.Header, o AppendOptions) (Appended,
 func (p *Partition) grown(now time.Time) {
 	end := p.log.View().LogEnd()
 	switch {
-	case p.flush:
+	case p.flush && !faults.ackUnflushed:
 		// What is being flushed is not written yet, nor what came after it.
-	case p.flushDue(now):
+	case p.flushDue(now) && !faults.ackUnflushed:
 		p.startFlush()
 	default:
 		p.counted = end

@@ -68,7 +68,7 @@ func (p *Partition) Read(q ReadRequest) (ReadResult, error) {
 		if e == batch.NoLeaderEpoch || end == batch.NoOffset || q.Offset < v.LogStart() {
 			return ReadResult{}, ErrOffsetOutOfRange
 		}
-		if e < q.LastFetchedEpoch || end < q.Offset {
+		if (e < q.LastFetchedEpoch || end < q.Offset) && !faults.keepDiverged {
 			out.Diverging = &EpochEnd{Epoch: e, EndOffset: end}
 			return out, nil
 		}
@@ -119,7 +119,7 @@ func (r *role) serve(q ReadRequest) error {
 // upper is the end of what the reader may see.
 func (q *ReadRequest) upper(v *log.View) batch.Offset {
 	switch {
-	case q.Replica >= 0 || q.Isolation == ReadAll:
+	case q.Replica >= 0 || q.Isolation == ReadAll || faults.readToEnd:
 		return v.LogEnd()
 	case q.Isolation == ReadCommitted:
 		return v.LastStable()

@@ -51,6 +51,9 @@ func (p *Partition) setConfig(c *config.TopicConfig) {
 			MaxBytes: int(c.MaxMessageBytes), SegmentBytes: int(c.SegmentBytes), MaxRecordBytes: int(c.MaxDecompressedMessageBytes),
 			Compacted: c.CleanupCompact, Recompress: recompress, Codec: kind, Level: int(level),
 		}
+		if s.rules.MaxBytes == 0 {
+			s.rules.MaxBytes = 1 // to the rules 0 is no limit, to the topic it is nothing at all
+		}
 		if c.MessageTimestampType == config.LogAppendTime {
 			s.rules.Timestamps = batch.LogAppendTime
 		}

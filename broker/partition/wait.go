@@ -183,7 +183,7 @@ func (p *Partition) safe(ap Appended, acks int16) (bool, error) {
 	if acks != -1 {
 		return p.counted > ap.Last, nil
 	}
-	if p.log.View().HighWatermark() <= ap.Last {
+	if p.log.View().HighWatermark() <= ap.Last && !faults.ackAppended {
 		return false, nil
 	}
 	if !p.leader.EnoughAfter() {

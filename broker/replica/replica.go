@@ -267,7 +267,7 @@ func (l *Leader) Expire(now time.Time) Decision { return l.decide(now) }
 // decide raises the high watermark and finds what there is to propose.
 func (l *Leader) decide(now time.Time) Decision {
 	d := Decision{}
-	if hw := l.reached(now); hw > l.hw {
+	if hw := l.reached(now); hw > l.hw || (faults.goBack && hw < l.hw) {
 		l.hw, d.Moved = hw, true
 	}
 	d.HighWatermark = l.hw
@@ -277,13 +277,16 @@ func (l *Leader) decide(now time.Time) Decision {
 
 // reached is how far every replica that counts has copied.
 func (l *Leader) reached(now time.Time) batch.Offset {
-	if len(l.isr) < l.minISR() {
+	if len(l.isr) < l.minISR() && !faults.ignoreMin {
 		return l.hw
 	}
 	hw := l.counted
+	if faults.passFollowers {
+		return hw
+	}
 	for i := range l.followers {
 		f := &l.followers[i]
-		if f.end < hw && (slices.Contains(l.isr, f.ID) || slices.Contains(l.adding, f.ID) || l.joining(f, now)) {
+		if f.end < hw && (slices.Contains(l.isr, f.ID) || (slices.Contains(l.adding, f.ID) && !faults.passJoining) || l.joining(f, now)) {
 			hw = f.end
 		}
 	}
@@ -330,7 +333,7 @@ func (l *Leader) propose(now time.Time) bool {
 		f := &l.followers[i]
 		// It must have all that is committed. The high watermark this leader began with may lag behind the true one,
 		// which lies nowhere above the log end it began with.
-		if f.everFetched && f.end >= max(l.hw, l.epochAt) && !slices.Contains(l.isr, f.ID) && l.eligible(f) && l.caughtUp(f, now) {
+		if f.everFetched && (f.end >= max(l.hw, l.epochAt) || faults.joinBehind) && !slices.Contains(l.isr, f.ID) && l.eligible(f) && (l.caughtUp(f, now) || faults.joinBehind) {
 			adding, changed = append(adding, f.ID), true
 			isr = append(isr, f.ID)
 		}

@@ -2,6 +2,7 @@ package replica
 
 import (
 	"errors"
+	"flag"
 	"slices"
 	"testing"
 	"time"
@@ -185,7 +186,14 @@ func TestLowWatermark(t *testing.T) {
 // TestInvariants lets a leader, followers with real log ends and a controller act at random. What no leader may ever do
 // is checked after each step: pass an in-sync replica, go back, move while too few are in sync.
 func TestInvariants(t *testing.T) {
-	proposals, moves, shrinks := 0, 0, 0
+	if n := invariants(t); n.proposals < 50 || n.moves < 50 || n.shrinks < 5 {
+		t.Errorf("an idle world: %+v", n)
+	}
+}
+
+type happened struct{ proposals, moves, shrinks int }
+
+func invariants(t rapid.TB) (n0 happened) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := int32(rapid.IntRange(1, 5).Draw(t, "replicas"))
 		minISR := rapid.IntRange(1, 3).Draw(t, "min")
@@ -218,7 +226,7 @@ func TestInvariants(t *testing.T) {
 				t.Fatalf("moved is %v from %d to %d", d.Moved, last, d.HighWatermark)
 			}
 			if d.Moved {
-				moves++
+				n0.moves++
 				need := min(minISR, int(n))
 				if len(isr) < need {
 					t.Fatalf("moved to %d with %d of %d in sync", d.HighWatermark, len(isr), need)
@@ -231,7 +239,7 @@ func TestInvariants(t *testing.T) {
 			}
 			last = d.HighWatermark
 			if d.Propose {
-				proposals++
+				n0.proposals++
 			}
 			if p, ok := l.Proposal(); ok {
 				for _, m := range p.ISR {
@@ -274,7 +282,7 @@ func TestInvariants(t *testing.T) {
 					continue
 				}
 				if len(p.ISR) < len(isr) {
-					shrinks++
+					n0.shrinks++
 				}
 				isr = isr[:0:0]
 				for _, m := range p.ISR {
@@ -299,9 +307,7 @@ func TestInvariants(t *testing.T) {
 			}
 		}
 	})
-	if proposals < 50 || moves < 50 || shrinks < 5 {
-		t.Errorf("an idle world: %d proposals, %d moves, %d shrinks", proposals, moves, shrinks)
-	}
+	return n0
 }
 
 func BenchmarkFetched(b *testing.B) {
@@ -345,5 +351,51 @@ func TestAMemberThatLeftNeedsTheEpoch(t *testing.T) {
 	}
 	if d := fetched(t, l, 2, 10, 10, start); !d.Propose {
 		t.Error("does not join with all of them")
+	}
+}
+
+// spoilt runs a random test that has to fail, briefly and without leaving files behind.
+type spoilt struct {
+	*testing.T
+	failed bool
+}
+
+func (s *spoilt) Log(...any)            {}
+func (s *spoilt) Logf(string, ...any)   {}
+func (s *spoilt) Error(...any)          { s.failed = true }
+func (s *spoilt) Errorf(string, ...any) { s.failed = true }
+func (s *spoilt) Fatal(...any)          { s.failed = true }
+func (s *spoilt) Fatalf(string, ...any) { s.failed = true }
+func (s *spoilt) Fail()                 { s.failed = true }
+func (s *spoilt) FailNow()              { s.failed = true }
+func (s *spoilt) Failed() bool          { return s.failed }
+
+func set(t *testing.T, name, value string) {
+	old := flag.Lookup(name).Value.String()
+	if err := flag.Set(name, value); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { flag.Set(name, old) })
+}
+
+// TestPlantedFaults: the invariants are worth something only if a broken machine breaks them.
+func TestPlantedFaults(t *testing.T) {
+	set(t, "rapid.shrinktime", "1ms")
+	set(t, "rapid.nofailfile", "true")
+	set(t, "rapid.checks", "3000")
+	defer func() { faults = faultSwitches{} }()
+	for name, f := range map[string]faultSwitches{
+		"passFollowers": {passFollowers: true},
+		"ignoreMin":     {ignoreMin: true},
+		"joinBehind":    {joinBehind: true},
+		"goBack":        {goBack: true},
+		"passJoining":   {passJoining: true},
+	} {
+		faults = f
+		s := &spoilt{T: t}
+		invariants(s)
+		if !s.failed {
+			t.Errorf("nobody notices %s", name)
+		}
 	}
 }
