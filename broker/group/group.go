@@ -324,7 +324,10 @@ const (
 	fencedInstanceID       int16 = 82
 	groupSubscribedToTopic int16 = 86
 	unstableOffsetCommit   int16 = 88
-	classicType                  = "classic"
-	consumerProtocolType         = "consumer"
-	maxString                    = records.MaxString
+)
+
+const (
+	classicType          = "classic"
+	consumerProtocolType = "consumer"
+	maxString            = records.MaxString
 )
