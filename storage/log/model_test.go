@@ -8,6 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"millrace/storage/batch"
 	"millrace/storage/disktest"
 )
 
@@ -64,7 +65,7 @@ func TestAgainstModel(t *testing.T) {
 
 // TestSeeds is TestAgainstModel from fixed seeds, each with one kind of crash.
 func TestSeeds(t *testing.T) {
-	seeds := *soak * 300
+	seeds := *soak * 120
 	if testing.Short() {
 		seeds = 40
 	}
@@ -123,9 +124,9 @@ func (w *world) crash(seed uint64) {
 
 // TestCrashAtEveryOperation takes the power away at each operation of a run in turn, in each of three ways.
 func TestCrashAtEveryOperation(t *testing.T) {
-	runs := *soak * 8
+	runs := *soak * 3
 	if testing.Short() {
-		runs = 2
+		runs = 1
 	}
 	crashes := 0
 	for seed := range runs {
@@ -180,4 +181,70 @@ func crashAt(seed, kind uint64, at int) (bool, error) {
 		}
 	}
 	return false, nil
+}
+
+// TestFailAtEveryOperation makes each operation of a run fail in turn: the log must say so, take its directory out of use
+// and try nothing again; a restart must find everything that was flushed.
+func TestFailAtEveryOperation(t *testing.T) {
+	bad := errors.New("input/output error")
+	failures := 0
+	for seed := range *soak * 2 {
+		for at := 1; ; at++ {
+			d := fromSeed(seed)
+			w := newWorld()
+			if err := w.begin(); err != nil {
+				t.Fatal(err)
+			}
+			w.fs.FailAt(at, bad)
+			var err error
+			for i := 0; i < 40 && err == nil; i++ {
+				err = w.step(d)
+			}
+			if err == nil {
+				break
+			}
+			failures++
+			if !errors.Is(err, bad) {
+				t.Fatalf("seed %d, operation %d: %v", seed, at, err)
+			}
+			var offline *OfflineError
+			if !errors.As(err, &offline) || w.directory.Offline() == nil {
+				t.Fatalf("seed %d, operation %d: the directory is still in use after: %v", seed, at, err)
+			}
+			before := w.fs.Ops()
+			p, h := w.build(d, batch.BuilderOptions{})
+			for name, try := range map[string]func() error{
+				"append":          func() error { _, err := w.log.Append(p, h, 0); return err },
+				"append (copied)": func() error { _, err := w.log.AppendAsFollower(p); return err },
+				"epoch":           func() error { return w.log.AssignEpoch(w.epoch + 1) },
+				"log start":       func() error { return w.log.SetLogStart(w.hw) },
+				"truncate":        func() error { return w.log.Truncate(0) },
+				"truncate fully":  func() error { return w.log.TruncateFully(0) },
+				"roll":            w.log.Roll,
+				"flush":           w.log.Flush,
+				"retain":          func() error { _, err := w.log.Retain(w.clock.Add(1e15)); return err },
+				"remove":          func() error { return w.log.RemoveDeleted(w.clock.Add(1e15)) },
+				"close":           w.log.Close,
+			} {
+				if err := try(); !errors.Is(err, bad) && !errors.Is(err, ErrClosed) && (err != nil || !w.log.closed) {
+					t.Fatalf("seed %d, operation %d, %s afterwards: %v", seed, at, name, err)
+				}
+			}
+			if w.fs.Ops() != before {
+				t.Fatalf("seed %d, operation %d: the disk is written to after %v", seed, at, err)
+			}
+			flushed := w.log.FlushedOffset()
+			w.log.Abandon()
+			w.fs.Kill()
+			if err := w.crashed(flushed); err != nil {
+				t.Fatalf("seed %d, operation %d, next start: %v", seed, at, err)
+			}
+			if err := w.check(); err != nil {
+				t.Fatalf("seed %d, operation %d, next start: %v", seed, at, err)
+			}
+		}
+	}
+	if failures < 100 {
+		t.Errorf("only %d failures", failures)
+	}
 }

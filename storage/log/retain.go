@@ -174,6 +174,9 @@ func (l *Log) remember(path string, at int64) {
 
 // RemoveDeleted removes the files of removed segments whose time has come. It may be called concurrently.
 func (l *Log) RemoveDeleted(now time.Time) error {
+	if err := l.directory.Offline(); err != nil {
+		return err
+	}
 	l.deletedMu.Lock()
 	var due []deletedFile
 	kept := l.deleted[:0]

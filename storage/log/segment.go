@@ -149,21 +149,19 @@ func (s *segment) find(o batch.Offset, size int64) (at found, ok bool, err error
 	if at, ok := s.findRecent(o, size); ok {
 		return at, true, nil
 	}
-	start := int64(0)
 	e, ok, err := s.offsets.floor(func(e offsetEntry) bool { return s.base+batch.Offset(e.relative) <= o })
-	if err == nil && ok && int64(e.position) < size && e.position >= 0 {
-		start = int64(e.position)
+	if err == nil && ok && e.position > 0 && int64(e.position) < size {
+		at, ok, err = s.scanTo(&e, o, size)
+		if !isCorrupt(err) {
+			return at, ok, err
+		}
+		// No checksum covers an index: the segment itself says.
 	}
-	at, ok, err = s.scanTo(start, o, size)
-	var corrupt *CorruptError
-	if start > 0 && errors.As(err, &corrupt) {
-		// The index may be what is wrong: the segment itself says.
-		return s.scanTo(0, o, size)
-	}
-	return at, ok, err
+	return s.scanTo(nil, o, size)
 }
 
-func (s *segment) scanTo(start int64, o batch.Offset, size int64) (found, bool, error) {
+// scanTo looks for the first batch that ends at or behind o, from an index entry on; nil: from the start.
+func (s *segment) scanTo(from *offsetEntry, o batch.Offset, size int64) (found, bool, error) {
 	f, err := s.log.acquire()
 	if err != nil {
 		return found{}, false, err
@@ -171,7 +169,10 @@ func (s *segment) scanTo(start int64, o batch.Offset, size int64) (found, bool, 
 	defer s.log.release()
 	buf := smallBuffers.Get().(*[]byte)
 	defer smallBuffers.Put(buf)
-	sc := scanner{f: f, pos: start, limit: size, buf: *buf}
+	sc := scanner{f: f, limit: size, buf: *buf}
+	if from != nil {
+		sc.pos = int64(from.position)
+	}
 	for {
 		h, err := sc.header()
 		if err == io.EOF {
@@ -179,6 +180,12 @@ func (s *segment) scanTo(start int64, o batch.Offset, size int64) (found, bool, 
 		}
 		if err != nil {
 			return found{}, false, fmt.Errorf("segment %d: %w", s.base, err)
+		}
+		if from != nil {
+			if h.LastOffset() != s.base+batch.Offset(from.relative) {
+				return found{}, false, &IndexError{File: s.offsets.path, Why: fmt.Sprintf("entry %d at %d leads to a batch that ends at %d", from.relative, from.position, h.LastOffset())}
+			}
+			from = nil
 		}
 		if h.LastOffset() >= o {
 			return found{pos: sc.pos, size: h.Size(), base: h.BaseOffset, last: h.LastOffset()}, true, nil

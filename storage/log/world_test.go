@@ -18,10 +18,11 @@ import (
 // world is a log on a test disk beside a naive model of it: a list of batches. Steps change both; check compares them.
 // It stands in for the store as well: it keeps the checkpoints.
 type world struct {
-	fs     *disktest.FS
-	log    *Log
-	config Config
-	clock  time.Time
+	fs        *disktest.FS
+	directory *Directory
+	log       *Log
+	config    Config
+	clock     time.Time
 
 	batches []stored // every batch that may still be on disk, also below start
 	start   batch.Offset
@@ -71,7 +72,7 @@ const worldDir = "/data/t-0"
 
 func newWorld() *world {
 	w := &world{
-		fs: disktest.New(), clock: time.UnixMilli(1_000_000), begun: map[batch.LeaderEpoch]batch.Offset{},
+		fs: disktest.New(), directory: &Directory{}, clock: time.UnixMilli(1_000_000), begun: map[batch.LeaderEpoch]batch.Offset{},
 		sequences: map[batch.ProducerID]int32{}, counts: map[string]int{},
 		config: Config{
 			SegmentBytes: 1500, SegmentMs: 5000, IndexBytes: 96, IndexIntervalBytes: 200, RetentionMs: -1, RetentionBytes: -1,
@@ -86,6 +87,7 @@ func (w *world) options(clean bool) Options {
 	return Options{
 		FS: w.fs, Dir: worldDir, Topic: "t", TopicID: [16]byte{7}, Config: w.config, Now: func() time.Time { return w.clock },
 		RecoveryPoint: w.point, LogStart: w.storedStart, HighWatermark: w.hw, Clean: clean,
+		Directory: w.directory,
 		LowerRecoveryPoint: func(o batch.Offset) error {
 			w.point = min(w.point, o)
 			return nil
@@ -559,6 +561,7 @@ func (w *world) checkHeld() error {
 // crashed opens the log after a crash and makes the model what is left, which must be a prefix of it not shorter than
 // flushed.
 func (w *world) crashed(flushed batch.Offset) error {
+	w.directory = &Directory{}
 	w.held = nil // their files died with the process
 	r, err := w.open(false)
 	if err != nil {
