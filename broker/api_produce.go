@@ -37,14 +37,15 @@ func (b *Broker) produce(c *call) wire.Reply {
 	req := c.msg.(*kmsg.ProduceRequest)
 	w := &produceWait{resp: kmsg.ProduceResponse{Version: c.Version}}
 	resp := &w.resp
-	refused := refusesTransaction(c, req)
+	refused, why := refusesRequest(c, req)
 	last := lastOfEach(req)
 	failed := false
+	var rows produceRows
 	resp.Topics = make([]kmsg.ProduceResponseTopic, 0, len(req.Topics))
 	for i := range req.Topics {
 		rt := &req.Topics[i]
-		out := kmsg.ProduceResponseTopic{Topic: rt.Topic, TopicID: rt.TopicID}
-		out.Partitions = make([]kmsg.ProduceResponseTopicPartition, 0, len(rt.Partitions))
+		var out *kmsg.ProduceResponseTopic
+		row := 0
 		topic, code := produceTopic(c, rt)
 		if refused != 0 {
 			code = refused
@@ -54,19 +55,23 @@ func (b *Broker) produce(c *call) wire.Reply {
 			if last != nil && last[produceKey{rt.Topic, rt.TopicID, rp.Partition}] != [2]int{i, j} {
 				continue
 			}
+			if out == nil {
+				row = rows.of(resp, rt)
+				out = &resp.Topics[row]
+			}
 			pp := kmsg.NewProduceResponseTopicPartition()
 			pp.Partition, pp.ErrorCode = rp.Partition, code
 			pp.BaseOffset, pp.LogAppendTime, pp.LogStartOffset = -1, -1, -1
+			if refused != 0 {
+				pp.ErrorMessage = why
+			}
 			if code == 0 {
 				if part, ap := b.produceOne(c, req, topic, rp, &pp); part != nil {
-					w.appended = append(w.appended, produced{part, ap, len(resp.Topics), len(out.Partitions)})
+					w.appended = append(w.appended, produced{part, ap, row, len(out.Partitions)})
 				}
 			}
 			failed = failed || pp.ErrorCode != 0
 			out.Partitions = append(out.Partitions, pp)
-		}
-		if len(out.Partitions) > 0 {
-			resp.Topics = append(resp.Topics, out)
 		}
 	}
 	if req.Acks == 0 {
@@ -164,22 +169,48 @@ func lastOfEach(req *kmsg.ProduceRequest) map[produceKey][2]int {
 	return last
 }
 
-// refusesTransaction is the check that holds for a whole request: transactional
-// batches need a transactional id, and WRITE on it.
-func refusesTransaction(c *call, req *kmsg.ProduceRequest) int16 {
+// refusesRequest is the check that holds for a whole request: transactional
+// batches need a transactional id, and WRITE on it; and Kafka, looking for such
+// batches, falls over bytes that are none.
+func refusesRequest(c *call, req *kmsg.ProduceRequest) (int16, *string) {
 	for i := range req.Topics {
 		for j := range req.Topics[i].Partitions {
 			r := req.Topics[i].Partitions[j].Records
+			var refused *batch.Error
+			if _, _, err := batch.Shape(r, c.Version); errors.As(err, &refused) && refused.Request {
+				return codeOf(err), &refused.Message
+			}
 			const attributes, magic = 21, 16
 			if len(r) < batch.HeaderSize || r[magic] != batch.Magic || !batch.Attributes(binary.BigEndian.Uint16(r[attributes:])).Transactional() {
 				continue
 			}
 			if req.TransactionID == nil || !c.allowed(auth.Write, auth.TransactionalID, *req.TransactionID) {
-				return kerr.TransactionalIDAuthorizationFailed.Code
+				return kerr.TransactionalIDAuthorizationFailed.Code, nil
 			}
 		}
 	}
-	return 0
+	return 0, nil
+}
+
+// produceRows is where the answers for topics stand: a topic asked twice is
+// answered once. It is filled from the second topic on.
+type produceRows map[produceKey]int
+
+func (m *produceRows) of(resp *kmsg.ProduceResponse, rt *kmsg.ProduceRequestTopic) int {
+	key := produceKey{topic: rt.Topic, id: rt.TopicID}
+	if n := len(resp.Topics); n > 0 {
+		if *m == nil {
+			*m = produceRows{{topic: resp.Topics[0].Topic, id: resp.Topics[0].TopicID}: 0}
+		}
+		if row, ok := (*m)[key]; ok {
+			return row
+		}
+		(*m)[key] = n
+	}
+	resp.Topics = append(resp.Topics, kmsg.ProduceResponseTopic{
+		Topic: rt.Topic, TopicID: rt.TopicID, Partitions: make([]kmsg.ProduceResponseTopicPartition, 0, len(rt.Partitions)),
+	})
+	return len(resp.Topics) - 1
 }
 
 func produceTopic(c *call, rt *kmsg.ProduceRequestTopic) (*image.Topic, int16) {
@@ -228,6 +259,8 @@ func (b *Broker) produceOne(c *call, req *kmsg.ProduceRequest, topic *image.Topi
 		pp.ErrorCode = b.absent(topic.ID, rp.Partition)
 		return nil, none
 	}
+	// From here on the log is known, and its start is told with an error.
+	pp.LogStartOffset = int64(part.Log().View().LogStart())
 	if err := part.Ready(partition.AnyEpoch, req.Acks); err != nil {
 		tellRefused(pp, err)
 		return nil, none
@@ -237,8 +270,6 @@ func (b *Broker) produceOne(c *call, req *kmsg.ProduceRequest, topic *image.Topi
 		pp.ErrorCode = kerr.InvalidTxnState.Code
 		return nil, none
 	}
-	// From here on the log is known, and its start is told with an error.
-	pp.LogStartOffset = int64(part.Log().View().LogStart())
 	checked, err := batch.Validate(records, part.Rules(b.now().UnixMilli()))
 	if err != nil {
 		tellRefused(pp, err)
@@ -260,6 +291,11 @@ func (b *Broker) produceOne(c *call, req *kmsg.ProduceRequest, topic *image.Topi
 // tellRefused puts the reason a batch was refused into its answer (KIP-467).
 func tellRefused(pp *kmsg.ProduceResponseTopicPartition, err error) {
 	pp.ErrorCode = codeOf(err)
+	switch pp.ErrorCode {
+	case kerr.UnknownTopicOrPartition.Code, kerr.NotLeaderForPartition.Code, kerr.MessageTooLarge.Code, kerr.RecordListTooLarge.Code,
+		kerr.CorruptMessage.Code, kerr.KafkaStorageError.Code:
+		pp.LogStartOffset = -1 // Kafka tells it with every error but these
+	}
 	var refused *batch.Error
 	if !errors.As(err, &refused) || len(refused.Records) == 0 {
 		return

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -319,6 +320,8 @@ func TestShape(t *testing.T) {
 		return b
 	}
 	zst := build(codec.Zstd, 2, 10)
+	codec5 := bytes.Clone(good)
+	codec5[atAttributes+1] = 5
 	short := bytes.Clone(good[:40])
 	binary.BigEndian.PutUint32(short[atLength:], 28)
 	for _, c := range []struct {
@@ -341,8 +344,14 @@ func TestShape(t *testing.T) {
 		{"zstd in version 6", zst, 6, UnsupportedCompression},
 		{"zstd in version 7", zst, 7, 0},
 		{"shorter than a header", short, 9, Corrupt},
+		{"codec 5 in version 6", codec5, 6, Undecompressable},
+		{"codec 5 in version 7", codec5, 7, 0},
 	} {
 		h, b, err := Shape(c.records, c.version)
+		var refused *Error
+		if whole := errors.As(err, &refused) && refused.Request; whole != slices.Contains([]string{"magic 3", "magic -1", "codec 5 in version 6"}, c.name) {
+			t.Errorf("%s: refusing the whole request is %v", c.name, whole)
+		}
 		if kindOf(err) != c.want {
 			t.Errorf("%s: %v (kind %d), want kind %d", c.name, err, kindOf(err), c.want)
 		}

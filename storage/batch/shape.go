@@ -11,10 +11,14 @@ import (
 // Kafka refuses before it looks at the topic: no batch or more than one, a magic other than 2, zstd in versions that did
 // not have it. A batch that is cut short is no batch; bytes after the first that begin none are dropped.
 //
+// What is no batch at all where one should begin, or names an unknown codec in versions before 7, is refused with
+// Error.Request set: there Kafka refuses every partition of the request.
+//
 // Produce versions below 3 carry older message sets and do not come here.
 func Shape(records []byte, version int16) (Header, []byte, error) {
 	size, err := entry(records)
 	if err != nil {
+		err.Request = true
 		return Header{}, nil, err
 	}
 	if size == 0 {
@@ -24,9 +28,14 @@ func Shape(records []byte, version int16) (Header, []byte, error) {
 	if int8(b[atMagic]) != Magic {
 		return Header{}, nil, &Error{Kind: UnsupportedMagic, Message: fmt.Sprintf("Produce requests with version %d are only allowed to contain record batches with magic version 2", version)}
 	}
-	h, err := ParseHeader(b)
-	if err != nil {
-		return Header{}, nil, &Error{Kind: Corrupt, Message: err.Error()}
+	h, bad := ParseHeader(b)
+	if bad != nil {
+		return Header{}, nil, &Error{Kind: Corrupt, Message: bad.Error()}
+	}
+	if k := h.Attributes.Codec(); version < 7 && !k.Valid() {
+		err := undecompressable(&codec.UnknownKindError{Kind: k})
+		err.Request = true
+		return Header{}, nil, err
 	}
 	if version < 7 && h.Attributes.Codec() == codec.Zstd {
 		return Header{}, nil, &Error{Kind: UnsupportedCompression, Message: fmt.Sprintf("Produce requests with version %d are not allowed to use ZStandard compression", version)}
@@ -42,7 +51,7 @@ func Shape(records []byte, version int16) (Header, []byte, error) {
 }
 
 // entry is the size of the batch or message at the start of b, 0 if there is no whole one.
-func entry(b []byte) (int, error) {
+func entry(b []byte) (int, *Error) {
 	if len(b) < LengthOverhead {
 		return 0, nil
 	}

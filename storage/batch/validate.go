@@ -75,6 +75,7 @@ type Error struct {
 	Kind    Kind
 	Message string
 	Records []RecordError // in order; at most maxRecordErrors
+	Request bool          // the whole request is refused: see Shape
 }
 
 func (e *Error) Error() string { return e.Message }
