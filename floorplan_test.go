@@ -182,6 +182,11 @@ func check(t *testing.T, root string) []string {
 				}
 			}
 		}
+		if r.pure && !apart {
+			for _, b := range mapOrder(files) {
+				add("%s", b)
+			}
+		}
 	}
 	sort.Strings(breaches)
 	return breaches
@@ -218,6 +223,91 @@ func impurities(s source) []string {
 		}
 		return true
 	})
+	return out
+}
+
+// anyOrder is the comment that a loop over a map in a pure room bears: it says
+// why the order does not show.
+const anyOrder = "any order:"
+
+// mapOrder finds loops over maps that do not say why their order does not show.
+// It goes by names: what the room declares as a map, under whatever receiver,
+// is taken for one.
+func mapOrder(files []source) []string {
+	maps := map[string]bool{}
+	isMap := func(e ast.Expr) bool {
+		switch e := e.(type) {
+		case *ast.MapType:
+			return true
+		case *ast.CompositeLit:
+			_, ok := e.Type.(*ast.MapType)
+			return ok
+		case *ast.CallExpr:
+			if id, ok := e.Fun.(*ast.Ident); ok && id.Name == "make" && len(e.Args) > 0 {
+				_, ok := e.Args[0].(*ast.MapType)
+				return ok
+			}
+		}
+		return false
+	}
+	for _, s := range files {
+		if s.test {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.Field:
+				if isMap(n.Type) {
+					for _, id := range n.Names {
+						maps[id.Name] = true
+					}
+				}
+			case *ast.ValueSpec:
+				for i, id := range n.Names {
+					if isMap(n.Type) || i < len(n.Values) && isMap(n.Values[i]) {
+						maps[id.Name] = true
+					}
+				}
+			case *ast.AssignStmt:
+				for i, l := range n.Lhs {
+					if id, ok := l.(*ast.Ident); ok && i < len(n.Rhs) && isMap(n.Rhs[i]) {
+						maps[id.Name] = true
+					}
+				}
+			}
+			return true
+		})
+	}
+	var out []string
+	for _, s := range files {
+		if s.test {
+			continue
+		}
+		said := map[int]bool{}
+		for _, g := range s.file.Comments {
+			if strings.Contains(g.Text(), anyOrder) {
+				said[s.fset.Position(g.End()).Line] = true
+			}
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			r, ok := n.(*ast.RangeStmt)
+			if !ok {
+				return true
+			}
+			name := ""
+			switch x := r.X.(type) {
+			case *ast.Ident:
+				name = x.Name
+			case *ast.SelectorExpr:
+				name = x.Sel.Name
+			}
+			line := s.fset.Position(r.Pos()).Line
+			if (maps[name] || isMap(r.X)) && !said[line] && !said[line-1] {
+				out = append(out, fmt.Sprintf("%s:%d: a pure room walks the map %s without saying why its order does not show (// %s ...)", s.path, line, name, anyOrder))
+			}
+			return true
+		})
+	}
 	return out
 }
 
@@ -311,6 +401,7 @@ func TestPlanCatchesFaults(t *testing.T) {
 		"goroutine":        {"broker/session/x.go", "package session\nfunc f() { go f() }\n", "a go statement"},
 		"channel":          {"broker/replica/x.go", "package replica\nvar c chan int\n", "a channel"},
 		"chance":           {"controller/place/x.go", "package place\nimport _ \"math/rand/v2\"\n", "may not import math/rand/v2"},
+		"map order":        {"broker/group/x.go", "package group\nfunc f(m map[int]int) (s []int) {\n\tfor k := range m {\n\t\ts = append(s, k)\n\t}\n\treturn\n}\n", "walks the map m"},
 		"unknown room":     {"util/x.go", "package util\n", "no such room"},
 		"apart but inside": {"compat-tests/x.go", "package x\nimport _ \"millrace/broker\"\n", "stands apart"},
 	}

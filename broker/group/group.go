@@ -138,6 +138,7 @@ func (m *Machine) remove(g *group) {
 // sortedIDs lists the groups by id.
 func (m *Machine) sortedIDs() []string {
 	ids := make([]string, 0, len(m.groups))
+	// any order: they are sorted below.
 	for id := range m.groups {
 		ids = append(ids, id)
 	}

@@ -281,6 +281,7 @@ func (g *group) refs() []offsetRef {
 		}
 	}
 	add(g.offsets)
+	// any order: they are sorted below.
 	for _, in := range g.txns {
 		add(in)
 	}
@@ -290,6 +291,7 @@ func (g *group) refs() []offsetRef {
 
 // unstable says whether a transaction that is still open has an offset there.
 func (g *group) unstable(topic string, partition int32) bool {
+	// any order: it is asked whether any has one.
 	for _, in := range g.txns {
 		if in.get(topic, partition) != nil {
 			return true

@@ -77,6 +77,7 @@ func (m *Machine) replayOffset(id, topic string, partition int32, p *machine.Pro
 			return
 		}
 		g.offsets.cut(topic, partition)
+		// any order: each is cut by itself.
 		for producer, in := range g.txns {
 			if in.cut(topic, partition); len(in) == 0 {
 				m.endTxn(producer, g)

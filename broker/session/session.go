@@ -235,6 +235,7 @@ func worth(follower bool, size int) int64 {
 // evict makes room for a session if it may.
 func (s *Shard) evict(follower bool, size int, now int64) bool {
 	var idle, least *session
+	// any order: ties go to the lower id.
 	for _, x := range s.sessions {
 		if idle == nil || x.used < idle.used || (x.used == idle.used && x.id < idle.id) {
 			idle = x

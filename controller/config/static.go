@@ -35,6 +35,7 @@ type Warning struct {
 func ParseStatic(props map[string]string) (*Static, []Warning, error) {
 	s := &Static{set: make(map[string]string, len(props))}
 	names := make([]string, 0, len(props))
+	// any order: they are sorted below.
 	for name, v := range props {
 		names = append(names, name)
 		s.set[name] = strings.TrimFunc(v, javaBlank)
@@ -218,6 +219,7 @@ func (s *Static) Set(name string) (string, bool) {
 // Names gives the names that were set, sorted.
 func (s *Static) Names() []string {
 	names := make([]string, 0, len(s.set))
+	// any order: they are sorted below.
 	for name := range s.set {
 		names = append(names, name)
 	}

@@ -285,9 +285,9 @@ func (d *Decider) located(replicas []int32) assignment {
 	return a
 }
 
-func (d *Decider) active(ids []int32) []int32 {
+func (d *Decider) active(brokers []int32) []int32 {
 	var out []int32
-	for _, id := range ids {
+	for _, id := range brokers {
 		if d.working.Broker(id).Active() {
 			out = append(out, id)
 		}

@@ -317,6 +317,7 @@ func (s *State) LogStart(start batch.Offset) {
 // Expire forgets producers that have appended nothing for ms and have no transaction open, and returns how many.
 func (s *State) Expire(now, ms int64) int {
 	n := 0
+	// any order: each is looked at by itself.
 	for id, e := range s.producers {
 		if e.expired(now, ms) {
 			delete(s.producers, id)
@@ -346,6 +347,7 @@ func (s *State) Len() int { return len(s.producers) }
 // Entries are the producers, sorted by id.
 func (s *State) Entries() []Entry {
 	out := make([]Entry, 0, len(s.producers))
+	// any order: they are sorted below.
 	for id, e := range s.producers {
 		if e.epoch == batch.NoProducerEpoch {
 			continue // only its first append's verification is known
