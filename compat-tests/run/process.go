@@ -42,6 +42,7 @@ type Client struct {
 	Records    int       `json:"records"`     // 0: the run's number
 	Flavours   []Flavour `json:"flavours"`    // beside the default
 	GroupFirst bool      `json:"group_first"` // the group forms before the records are sent
+	Flaky      string    `json:"flaky"`       // a fault of the client's own that spoils some runs; it is given up to three
 	Folder     string    `json:"-"`
 }
 
