@@ -1,0 +1,596 @@
+package frames
+
+import (
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// groupCases are the classic group protocol: who is a member, in what
+// generation, and what is assigned to whom.
+func groupCases() []Case {
+	var all []Case
+	all = append(all, joinCases()...)
+	all = append(all, staticCases()...)
+	all = append(all, syncCases()...)
+	all = append(all, beatCases()...)
+	all = append(all, leaveCases()...)
+	return all
+}
+
+func joinCases() []Case {
+	const api = kmsg.JoinGroup
+	return []Case{
+		{API: api, Name: "one member", Run: withMembers(api, func(c *cast) {
+			a := c.member("g", "a")
+			a.enter("join").end()
+			a.join("the same before the sync").end()
+			c.describe("completing", "g")
+			a.sync("assign", "a=all").end()
+			c.describe("stable", "g")
+			a.join("the leader again").end() // a generation of its own
+			a.sync("assign nothing").end()
+			a.protocols = []string{"sticky:new", "range:new"}
+			a.join("with other protocols").end()
+			a.beat("heartbeat")
+			a.leave("leave")
+			a.join("after leaving").end()
+			a.id, a.ids = "", 0
+			a.enter("join once more").end()
+			c.describe("completing again", "g")
+		})},
+		{API: api, Name: "refused", Run: withMembers(api, func(c *cast) {
+			a := c.member("g", "a")
+			ask := func(what string, change func(r *kmsg.JoinGroupRequest)) {
+				r := a.joinRequest()
+				change(r)
+				a.ask(what, r)
+			}
+			ask("no group", func(r *kmsg.JoinGroupRequest) { r.Group = "" })
+			ask("no group and a short session", func(r *kmsg.JoinGroupRequest) { r.Group, r.SessionTimeoutMillis = "", 1 })
+			ask("a short session", func(r *kmsg.JoinGroupRequest) { r.SessionTimeoutMillis = 5999 })
+			ask("no session", func(r *kmsg.JoinGroupRequest) { r.SessionTimeoutMillis = 0 })
+			ask("a negative session", func(r *kmsg.JoinGroupRequest) { r.SessionTimeoutMillis = -1 })
+			ask("a long session", func(r *kmsg.JoinGroupRequest) { r.SessionTimeoutMillis = 1800001 })
+			ask("an id in a group that is not there", func(r *kmsg.JoinGroupRequest) { r.MemberID = "stranger" })
+			ask("an id and a short session", func(r *kmsg.JoinGroupRequest) { r.MemberID, r.SessionTimeoutMillis = "stranger", 1 })
+			c.describe("still not there", "g")
+			ask("no protocols", func(r *kmsg.JoinGroupRequest) { r.Protocols = r.Protocols[:0] })
+			c.describe("there after a refusal", "g")
+			ask("no protocol type", func(r *kmsg.JoinGroupRequest) { r.ProtocolType = "" })
+			ask("an id in an empty group", func(r *kmsg.JoinGroupRequest) { r.MemberID = "stranger" })
+			ask("an id in an empty group, no protocols", func(r *kmsg.JoinGroupRequest) { r.MemberID, r.Protocols = "stranger", r.Protocols[:0] })
+			ask("protocols without a name", func(r *kmsg.JoinGroupRequest) { r.Protocols[0].Name = "" })
+			c.describe("with a pending member, or a member", "g")
+		})},
+		{API: api, Name: "mismatch", Run: withMembers(api, func(c *cast) {
+			a, b := c.member("g", "a", "range:a", "sticky:a"), c.member("g", "b")
+			a.enter("join").end()
+			ask := func(what string, change func(r *kmsg.JoinGroupRequest)) {
+				r := b.joinRequest()
+				change(r)
+				b.ask(what, r)
+			}
+			ask("another type", func(r *kmsg.JoinGroupRequest) { r.ProtocolType = "connect" })
+			ask("no type", func(r *kmsg.JoinGroupRequest) { r.ProtocolType = "" })
+			ask("nothing in common", func(r *kmsg.JoinGroupRequest) { r.Protocols[0].Name = "roundrobin" })
+			ask("no protocols", func(r *kmsg.JoinGroupRequest) { r.Protocols = r.Protocols[:0] })
+			ask("an id that was not given out", func(r *kmsg.JoinGroupRequest) { r.MemberID = "stranger" })
+			ask("a strange id and nothing in common", func(r *kmsg.JoinGroupRequest) { r.MemberID, r.Protocols[0].Name = "stranger", "roundrobin" })
+			a.sync("assign").end()
+			ask("another type, stable", func(r *kmsg.JoinGroupRequest) { r.ProtocolType = "connect" })
+			ask("an id that was not given out, stable", func(r *kmsg.JoinGroupRequest) { r.MemberID = "stranger" })
+			a.protocolType = "connect"
+			a.join("the only member with another type").end()
+			a.protocolType, a.protocols = "consumer", []string{"roundrobin:a"}
+			a.join("the only member with other protocols").end()
+			a.protocols = []string{}
+			a.join("the only member without protocols").end()
+			c.describe("in the end", "g")
+		})},
+		{API: api, Name: "two members", Run: withMembers(api, func(c *cast) {
+			a, b := c.member("g", "a"), c.member("g", "b")
+			settle(a)
+			w := b.enter("join").holds()
+			c.describe("preparing", "g")
+			a.beat("heartbeat while preparing")
+			a.sync("sync while preparing").end()
+			a.join("join again").end()
+			w.end()
+			b.sync("follower syncs first").holds()
+			c.describe("completing", "g")
+		})},
+		{API: api, Name: "three members", Run: withMembers(api, func(c *cast) {
+			a, b, d := c.member("g", "a"), c.member("g", "b"), c.member("g", "d")
+			settle(a, b, d)
+			c.describe("stable", "g")
+			b.join("a follower again").end()
+			b.beat("heartbeat")
+			d.protocols = []string{"range:new"}
+			w := d.join("a follower with other metadata").holds()
+			w2 := a.join("the leader").holds()
+			b.beat("heartbeat while preparing")
+			b.join("the last").end()
+			w.end()
+			w2.end()
+			w3 := b.sync("follower syncs")
+			w4 := d.sync("another one")
+			w3.holds()
+			w4.holds()
+			a.sync("assign", "d=half", "b=other half").end()
+			w3.end()
+			w4.end()
+			a.leave("the leader leaves")
+			b.beat("heartbeat after that")
+			w5 := d.join("join again").holds()
+			w6 := b.join("and the other")
+			w6.end()
+			w5.end()
+			c.electAny(w5, w6)
+			c.describe("completing", "g")
+		})},
+		{API: api, Name: "votes", Run: withMembers(api, func(c *cast) {
+			a := c.member("g", "a", "x:a", "y:a", "z:a")
+			b := c.member("g", "b", "y:b", "z:b", "x:b")
+			d := c.member("g", "d", "y:d", "x:d")
+			settle(a, b, d)
+			c.describe("stable", "g")
+			// Only what all support can win: z has two votes but d lacks it.
+			e, f, h := c.member("h", "e", "z:e", "x:e"), c.member("h", "f", "z:f", "x:f"), c.member("h", "h", "x:h")
+			settle(e, f, h)
+			c.describe("stable", "h")
+		})},
+		{API: api, Name: "completing", Run: withMembers(api, func(c *cast) {
+			a, b := c.member("g", "a"), c.member("g", "b")
+			gather(a, b)
+			a.join("the leader unchanged").end()
+			b.join("the follower unchanged").end()
+			w := b.sync("follower syncs").holds()
+			a.protocols = []string{"range:new"}
+			w2 := a.join("the leader with other metadata").holds()
+			w.end() // it is told of the rebalance
+			b.join("the follower").end()
+			w2.end()
+			w3 := b.sync("follower syncs").holds()
+			d := c.member("g", "d")
+			w4 := d.enter("a new member").holds()
+			w3.end()
+			b.leave("the follower leaves")
+			a.join("the leader").end()
+			w4.end()
+			c.describe("completing", "g")
+		})},
+		{API: api, Name: "pending members", From: 4, Run: withMembers(api, func(c *cast) {
+			a, b, d := c.member("g", "a"), c.member("g", "b"), c.member("g", "d")
+			a.join("for an id").end()
+			c.describe("only a pending member", "g")
+			b.join("another for an id").end()
+			a.beat("heartbeat of a pending member")
+			a.sync("sync of a pending member").end()
+			a.join("join").holds().end() // nobody waits for b in an initial rebalance
+			a.sync("assign", "a=all").end()
+			d.join("one more for an id").end()
+			a.beat("no rebalance yet")
+			w := d.join("join").holds()
+			w2 := a.join("the leader, while one is pending").holds()
+			b.join("the last").end()
+			w.end()
+			w2.end()
+			assign(a, b, d)
+			e := c.member("g", "e")
+			e.join("for an id").end()
+			w = b.join("follower unchanged").holds()
+			w.end()
+			b.protocols = []string{"range:new"}
+			w = b.join("follower changed").holds()
+			w2 = a.join("leader")
+			w3 := d.join("the third").holds() // all are there but the pending one
+			e.leave("the pending member leaves")
+			w.end()
+			w2.end()
+			w3.end()
+		})},
+		{API: api, Name: "a second join while the first waits", From: 5, To: 5, Run: withMembers(api, func(c *cast) {
+			a, b := c.member("g", "a"), c.member("g", "b")
+			settle(a)
+			first := b.enter("join").holds()
+			again := *b
+			again.conn = nil
+			c.members = append(c.members, &again)
+			w := again.join("the same from another connection").holds()
+			first.holds()
+			a.join("the leader").end()
+			w.end()
+		})},
+		{API: api, Name: "rebalance timeout", From: 9, Run: withMembers(api, func(c *cast) {
+			a, b, d := c.member("g", "a"), c.member("g", "b"), c.static("g", "d", "i")
+			a.balance, b.balance, d.balance = 2000, 1000, 500
+			settle(a, b, d)
+			e := c.member("g", "e")
+			e.balance = 1000
+			w := e.enter("a new member")
+			a.await("PreparingRebalance", 4)
+			w2 := b.join("one who was there").holds()
+			time.Sleep(1100 * time.Millisecond)
+			w2.holds() // the largest timeout counts
+			w2.end()
+			w.end()
+			c.electAny(w, w2)
+			a.beat("dropped")
+			d.beat("a static one stays")
+			c.describe("without a", "g")
+		})},
+		{API: api, Name: "no sync in time", From: 9, Run: withMembers(api, func(c *cast) {
+			a, b := c.member("g", "a"), c.member("g", "b")
+			a.balance, b.balance = 1500, 1000
+			gather(a, b)
+			w := b.sync("follower syncs").holds()
+			time.Sleep(1600 * time.Millisecond)
+			w.end() // the leader did not: it is out
+			a.beat("dropped")
+			b.beat("rebalance")
+			b.join("join").end()
+			c.describe("completing", "g")
+		})},
+		{API: api, Name: "sessions", From: 9, Run: withMembers(api, func(c *cast) {
+			a, b, d := c.member("g", "a"), c.member("g", "b"), c.member("h", "d")
+			a.session, b.session, d.session = 6000, 60000, 6000
+			settle(a, b)
+			d.join("for an id that is not used").end()
+			for range 6 {
+				time.Sleep(1050 * time.Millisecond)
+			}
+			b.beat("the other is gone")
+			d.join("an id that expired").end()
+			b.join("alone").end()
+			c.describe("completing", "g")
+		})},
+		{API: api, Name: "session of version 0", To: 0, Run: withMembers(api, func(c *cast) {
+			// The session timeout is the rebalance timeout too.
+			a, b := c.member("g", "a"), c.member("g", "b")
+			a.session, b.session = 6000, 6000
+			settle(a)
+			w := b.enter("join").holds()
+			for range 4 {
+				time.Sleep(time.Second)
+				a.beat("heartbeat")
+			}
+			w.end()
+			a.beat("dropped")
+		})},
+	}
+}
+
+func staticCases() []Case {
+	const api = kmsg.JoinGroup
+	return []Case{
+		{API: api, Name: "static leader", From: 5, Run: withMembers(api, func(c *cast) {
+			a := c.static("g", "a", "i")
+			a.join("join").end() // no id is asked for
+			a.sync("assign", "a=all").end()
+			c.describe("stable", "g")
+			old := *a
+			old.name = "old"
+			a.id = ""
+			a.join("restarted").end()
+			old.beat("the old id is fenced")
+			old.join("so it is when joining").end()
+			old.sync("and when it syncs").end()
+			old.leave("and when it leaves")
+			noInstance := old
+			noInstance.instance = nil
+			noInstance.beat("without the instance it is unknown")
+			a.sync("stored").end()
+			a.beat("heartbeat")
+			other := *a
+			other.instance = kmsg.StringPtr("j")
+			other.beat("an instance that is not there")
+			other.join("join with it").end()
+			a.id, a.protocols = "", []string{"sticky:b", "range:b"}
+			a.join("restarted with other protocols").end()
+			c.describe("completing or stable", "g")
+			a.join("by its id").end()
+			if a.conn != nil {
+				c.describe("in the end", "g")
+			}
+		})},
+		{API: api, Name: "static follower", From: 5, Run: withMembers(api, func(c *cast) {
+			a, b := c.static("g", "a", "i"), c.static("g", "b", "j")
+			settle(a, b)
+			b.id = ""
+			b.join("the follower restarted").end()
+			a.beat("no rebalance")
+			b.sync("it gets what it had").end()
+			b.id, b.protocols = "", []string{"range:new"}
+			b.join("restarted with other metadata").end()
+			a.beat("heartbeat")
+			c.describe("stable", "g")
+			b.id, b.protocols = "", []string{"sticky:b", "range:b"}
+			b.join("restarted with another first choice").end()
+			a.beat("heartbeat")
+			c.describe("after that", "g")
+			a.id = ""
+			a.join("the leader restarted").end()
+			b.beat("heartbeat")
+			a.sync("sync").end()
+		})},
+		{API: api, Name: "static while rebalancing", From: 5, Run: withMembers(api, func(c *cast) {
+			a, b := c.static("g", "a", "i"), c.static("g", "b", "j")
+			settle(a)
+			w := b.join("join").holds()
+			again := c.static("g", "c", "j")
+			w2 := again.join("the same instance from elsewhere").holds()
+			w.end() // fenced
+			a.join("the leader").end()
+			w2.end()
+			w3 := again.sync("sync").holds()
+			third := c.static("g", "d", "j")
+			w4 := third.join("once more, before the assignment").holds()
+			w3.end() // fenced
+			a.beat("heartbeat")
+			a.join("the leader").end()
+			w4.end()
+			c.describe("completing", "g")
+		})},
+		{API: api, Name: "static and an id to come back with", From: 5, To: 9, Run: withMembers(api, func(c *cast) {
+			a := c.member("g", "a")
+			a.join("for an id").end()
+			a.instance = kmsg.StringPtr("i")
+			a.join("with an instance all at once").end()
+		})},
+	}
+}
+
+func syncCases() []Case {
+	const api = kmsg.SyncGroup
+	return []Case{
+		{API: api, Name: "assignments", Run: withMembers(api, func(c *cast) {
+			a, b := c.member("g", "a"), c.member("g", "b")
+			gather(a, b)
+			w := b.sync("follower first").holds()
+			a.sync("the leader", "b=half", "nobody=lost").end()
+			w.end()
+			c.describe("stable", "g")
+			a.sync("again, with other assignments", "a=all").end()
+			b.sync("the follower again").end()
+			a.beat("heartbeat")
+		})},
+		{API: api, Name: "follower's assignments", Run: withMembers(api, func(c *cast) {
+			a, b := c.member("g", "a"), c.member("g", "b")
+			gather(a, b)
+			w := b.sync("a follower with assignments", "a=x", "b=y").holds()
+			a.sync("the leader without").end()
+			w.end()
+			c.describe("stable", "g")
+		})},
+		{API: api, Name: "refused", Run: withMembers(api, func(c *cast) {
+			a, b := c.member("g", "a"), c.member("g", "b")
+			ask := func(what string, change func(r *kmsg.SyncGroupRequest)) {
+				r := a.syncRequest()
+				change(r)
+				a.ask(what, r)
+			}
+			ask("a group that is not there", func(r *kmsg.SyncGroupRequest) {})
+			ask("no group", func(r *kmsg.SyncGroupRequest) { r.Group = "" })
+			gather(a)
+			ask("a strange id", func(r *kmsg.SyncGroupRequest) { r.MemberID = "stranger" })
+			ask("no id", func(r *kmsg.SyncGroupRequest) { r.MemberID = "" })
+			ask("an old generation", func(r *kmsg.SyncGroupRequest) { r.Generation-- })
+			ask("a generation to come", func(r *kmsg.SyncGroupRequest) { r.Generation++ })
+			ask("a strange id and generation", func(r *kmsg.SyncGroupRequest) { r.MemberID, r.Generation = "stranger", 9 })
+			if c.Version >= 3 {
+				ask("an instance", func(r *kmsg.SyncGroupRequest) { r.InstanceID = kmsg.StringPtr("i") })
+			}
+			if c.Version >= 5 {
+				ask("no protocol", func(r *kmsg.SyncGroupRequest) { r.Protocol = nil })
+				ask("no protocol type", func(r *kmsg.SyncGroupRequest) { r.ProtocolType = nil })
+				ask("no protocol and no group", func(r *kmsg.SyncGroupRequest) { r.Protocol, r.Group = nil, "" })
+				ask("another protocol", func(r *kmsg.SyncGroupRequest) { r.Protocol = kmsg.StringPtr("sticky") })
+				ask("another protocol type", func(r *kmsg.SyncGroupRequest) { r.ProtocolType = kmsg.StringPtr("connect") })
+				ask("another protocol and generation", func(r *kmsg.SyncGroupRequest) { r.ProtocolType, r.Generation = kmsg.StringPtr("connect"), 7 })
+			}
+			assign(a)
+			ask("an old generation, stable", func(r *kmsg.SyncGroupRequest) { r.Generation-- })
+			b.enter("another joins")
+			a.await("PreparingRebalance", 2)
+			ask("while preparing", func(r *kmsg.SyncGroupRequest) {})
+			ask("an old generation, preparing", func(r *kmsg.SyncGroupRequest) { r.Generation-- })
+			a.leave("leave")
+			ask("after leaving", func(r *kmsg.SyncGroupRequest) {})
+		})},
+		{API: api, Name: "a sync that a rebalance ends", Run: withMembers(api, func(c *cast) {
+			a, b, d := c.member("g", "a"), c.member("g", "b"), c.member("g", "d")
+			gather(a, b)
+			w := b.sync("follower first").holds()
+			w2 := d.enter("another joins").holds()
+			w.end()
+			w3 := b.join("the follower again").holds()
+			a.leave("the leader leaves")
+			w2.end()
+			w3.end()
+			c.electAny(w2, w3)
+		})},
+		{API: api, Name: "static", From: 3, Run: withMembers(api, func(c *cast) {
+			a := c.static("g", "a", "i")
+			gather(a)
+			old := *a
+			old.name = "old"
+			w := a.sync("assign", "a=all")
+			w.end()
+			a.id = ""
+			a.join("restarted").end()
+			old.sync("the old id").end()
+			old.instance = kmsg.StringPtr("j")
+			old.sync("another instance").end()
+			a.sync("the new id").end()
+		})},
+	}
+}
+
+func beatCases() []Case {
+	const api = kmsg.Heartbeat
+	return []Case{
+		{API: api, Name: "in every state", Run: withMembers(api, func(c *cast) {
+			a, b := c.member("g", "a"), c.member("g", "b")
+			ask := func(what string, change func(r *kmsg.HeartbeatRequest)) {
+				r := a.beatRequest()
+				change(r)
+				a.ask(what, r)
+			}
+			ask("a group that is not there", func(r *kmsg.HeartbeatRequest) {})
+			ask("no group", func(r *kmsg.HeartbeatRequest) { r.Group = "" })
+			a.join("for an id").end()
+			ask("pending", func(r *kmsg.HeartbeatRequest) {})
+			ask("pending, generation 0", func(r *kmsg.HeartbeatRequest) { r.Generation = 0 })
+			a.join("join").end()
+			refusals := func(when string) {
+				ask("an old generation, "+when, func(r *kmsg.HeartbeatRequest) { r.Generation-- })
+				ask("a generation to come, "+when, func(r *kmsg.HeartbeatRequest) { r.Generation++ })
+				ask("a strange id, "+when, func(r *kmsg.HeartbeatRequest) { r.MemberID = "stranger" })
+				ask("no id, "+when, func(r *kmsg.HeartbeatRequest) { r.MemberID = "" })
+				ask("a strange id and generation, "+when, func(r *kmsg.HeartbeatRequest) { r.MemberID, r.Generation = "stranger", 9 })
+				if c.Version >= 3 {
+					ask("an instance, "+when, func(r *kmsg.HeartbeatRequest) { r.InstanceID = kmsg.StringPtr("i") })
+				}
+			}
+			ask("completing", func(r *kmsg.HeartbeatRequest) {})
+			refusals("completing")
+			assign(a)
+			ask("stable", func(r *kmsg.HeartbeatRequest) {})
+			refusals("stable")
+			w := b.enter("another joins").holds()
+			ask("preparing", func(r *kmsg.HeartbeatRequest) {})
+			refusals("preparing")
+			a.leave("leave")
+			w.end()
+			ask("after leaving", func(r *kmsg.HeartbeatRequest) {})
+			b.leave("leave")
+			ask("empty", func(r *kmsg.HeartbeatRequest) {})
+		})},
+		{API: api, Name: "static", From: 3, Run: withMembers(api, func(c *cast) {
+			a, b := c.static("g", "a", "i"), c.static("g", "b", "j")
+			settle(a, b)
+			a.beat("stable")
+			swapped := *a
+			swapped.instance = b.instance
+			swapped.beat("the instance of another")
+			swapped.id = "stranger"
+			swapped.beat("a strange id and a known instance")
+			swapped.id = ""
+			swapped.beat("no id and a known instance")
+			bare := *a
+			bare.instance = nil
+			bare.beat("without its instance")
+			old := *a
+			a.id = ""
+			a.join("restarted").end()
+			old.beat("the old id")
+			old.generation = 77
+			old.beat("the old id and another generation")
+		})},
+	}
+}
+
+func leaveCases() []Case {
+	const api = kmsg.LeaveGroup
+	return []Case{
+		{API: api, Name: "one by one", Run: withMembers(api, func(c *cast) {
+			a, b, d := c.member("g", "a"), c.member("g", "b"), c.member("g", "d")
+			ask := func(what string, change func(r *kmsg.LeaveGroupRequest)) {
+				r := a.leaveRequest()
+				change(r)
+				a.ask(what, r)
+			}
+			a.id = "stranger"
+			ask("a group that is not there", func(r *kmsg.LeaveGroupRequest) {})
+			ask("no group", func(r *kmsg.LeaveGroupRequest) { r.Group = "" })
+			a.id = ""
+			a.join("for an id").end()
+			ask("a pending member", func(r *kmsg.LeaveGroupRequest) {})
+			ask("it once more", func(r *kmsg.LeaveGroupRequest) {})
+			c.describe("empty", "g")
+			a.id = ""
+			settle(a, b, d)
+			ask("a strange id", func(r *kmsg.LeaveGroupRequest) { r.MemberID, r.Members[0].MemberID = "stranger", "stranger" })
+			ask("no id", func(r *kmsg.LeaveGroupRequest) { r.MemberID, r.Members[0].MemberID = "", "" })
+			d.leave("a follower")
+			c.describe("preparing", "g")
+			w := b.join("the other follower again").holds()
+			ask("the leader", func(r *kmsg.LeaveGroupRequest) {})
+			w.end()
+			b.leave("the last")
+			c.describe("empty", "g")
+			ask("in an empty group", func(r *kmsg.LeaveGroupRequest) {})
+			a.id = ""
+			a.enter("a new generation").end()
+			a.leave("before the sync")
+			c.describe("empty", "g")
+		})},
+		{API: api, Name: "what waits when its member leaves", Run: withMembers(api, func(c *cast) {
+			a, b := c.member("g", "a"), c.member("g", "b")
+			settle(a)
+			w := b.enter("join").holds()
+			gone := b.leaveRequest()
+			a.ask("leave for it", gone)
+			w.end()
+			c.describe("preparing", "g")
+			a.join("the leader").end()
+			assign(a)
+			b.id = ""
+			w = b.enter("join").holds()
+			a.join("the leader").end()
+			w.end()
+			w = b.sync("follower syncs").holds()
+			a.ask("leave for it", b.leaveRequest())
+			w.holds()
+			a.beat("heartbeat")
+		})},
+		{API: api, Name: "batches", From: 3, Run: withMembers(api, func(c *cast) {
+			a, b, d, e := c.static("g", "a", "i"), c.static("g", "b", "j"), c.member("g", "d"), c.member("g", "e")
+			settle(a, b, d, e)
+			ask := func(what string, who ...*member) {
+				r := kmsg.NewPtrLeaveGroupRequest()
+				r.Group = a.group
+				for _, m := range who {
+					one := kmsg.NewLeaveGroupRequestMember()
+					one.MemberID, one.InstanceID, one.Reason = m.id, m.instance, kmsg.StringPtr("it is time")
+					r.Members = append(r.Members, one)
+				}
+				a.ask(what, r)
+			}
+			named := func(id, instance string) *member {
+				m := &member{id: id}
+				if instance != "" {
+					m.instance = &instance
+				}
+				return m
+			}
+			ask("nobody")
+			ask("only bad ones", named("", ""), named("", "none"), named("stranger", ""), named("stranger", "i"), named(d.id, "i"), named(d.id, "none"))
+			a.beat("nothing happened")
+			ask("an instance, a member, and it again", named("", "j"), d, d, named("", "j"))
+			c.describe("preparing", "g")
+			a.beat("heartbeat")
+			ask("one twice by both names", a, named("", "i"), e)
+			c.describe("empty", "g")
+			r := kmsg.NewPtrLeaveGroupRequest()
+			r.Group = c.group("none")
+			for _, m := range []*member{named("", "i"), named("x", ""), named("x", "i")} {
+				one := kmsg.NewLeaveGroupRequestMember()
+				one.MemberID, one.InstanceID = m.id, m.instance
+				r.Members = append(r.Members, one)
+			}
+			a.ask("a group that is not there", r)
+		})},
+		{API: api, Name: "a static member by its id", From: 3, Run: withMembers(api, func(c *cast) {
+			a, b := c.static("g", "a", "i"), c.static("g", "b", "j")
+			settle(a, b)
+			bare := *b
+			bare.instance = nil
+			bare.leave("without its instance")
+			c.describe("preparing", "g")
+			a.beat("heartbeat")
+			a.join("alone").end()
+		})},
+	}
+}
