@@ -1,6 +1,10 @@
 package broker
 
 import (
+	"encoding/base64"
+	"strconv"
+	"strings"
+
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/zap"
@@ -43,8 +47,13 @@ func (b *Broker) findCoordinator(c *call, req *kmsg.FindCoordinatorRequest) *kms
 func (b *Broker) coordinatorOf(c *call, kind int8, key string) kmsg.FindCoordinatorResponseCoordinator {
 	out := kmsg.NewFindCoordinatorResponseCoordinator()
 	out.Key, out.NodeID, out.Port = key, -1, -1
+	// In the form of many keys Kafka gives words only to a type it does not know.
+	words := c.Version < 4
 	fail := func(e *kerr.Error) kmsg.FindCoordinatorResponseCoordinator {
-		out.ErrorCode, out.ErrorMessage = e.Code, kmsg.StringPtr(errorText(e.Code))
+		out.ErrorCode, out.ErrorMessage = e.Code, kmsg.StringPtr("")
+		if words {
+			out.ErrorMessage = kmsg.StringPtr(errorText(e.Code))
+		}
 		return out
 	}
 	switch kind {
@@ -59,12 +68,13 @@ func (b *Broker) coordinatorOf(c *call, kind int8, key string) kmsg.FindCoordina
 		b.refused.Warn("transactions are not built yet: FindCoordinator for a transactional id is refused", zap.String("key", key))
 		return fail(kerr.UnsupportedVersion)
 	case coordinatorShare:
-		if c.Version < 6 {
+		if c.Version < 6 || !isSharePartition(key) {
 			return fail(kerr.InvalidRequest)
 		}
 		b.refused.Warn("share groups are not built yet: FindCoordinator for a share partition is refused", zap.String("key", key))
 		return fail(kerr.UnsupportedVersion)
 	default:
+		words = true
 		return fail(kerr.InvalidRequest)
 	}
 	c.Waiting()
@@ -88,4 +98,21 @@ func (b *Broker) coordinatorOf(c *call, kind int8, key string) kmsg.FindCoordina
 	out.NodeID, out.Host, out.Port = leader.ID, e.host, e.port
 	out.ErrorMessage = kmsg.StringPtr("")
 	return out
+}
+
+// isSharePartition says whether a key names a share partition: GROUP:TOPICID:PARTITION
+// with the id in base64 for URLs (KIP-932). A group may have colons in its
+// name; colons at the end of the key are nothing.
+func isSharePartition(key string) bool {
+	parts := strings.Split(strings.TrimRight(key, ":"), ":")
+	n := len(parts)
+	if n < 3 || strings.TrimSpace(strings.Join(parts[:n-2], ":")) == "" {
+		return false
+	}
+	id, err := base64.RawURLEncoding.DecodeString(strings.TrimSuffix(parts[n-2], "=="))
+	if err != nil || len(id) != 16 {
+		return false
+	}
+	_, err = strconv.ParseInt(parts[n-1], 10, 32)
+	return err == nil
 }

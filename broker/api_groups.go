@@ -30,10 +30,6 @@ func (b *Broker) describeGroup(c *call, name string, operations bool) kmsg.Descr
 		out.ErrorCode = kerr.GroupAuthorizationFailed.Code
 		return out
 	}
-	if name == "" {
-		out.ErrorCode = kerr.InvalidGroupID.Code
-		return out
-	}
 	one := kmsg.NewPtrDescribeGroupsRequest()
 	one.Version, one.Groups = c.Version, []string{name}
 	got, code := ask[*kmsg.DescribeGroupsResponse](b, c, name, one)

@@ -13,57 +13,106 @@ import (
 // members), KIP-848 (member epochs; topic ids, v10).
 //
 // Partitions that may not be read or do not exist are refused here, one by
-// one; the rest goes to the group's coordinator as one commit.
+// one; the rest goes to the group's coordinator as one commit. Where some are
+// refused the answer begins with those, and a topic stands in it once; else it
+// is the coordinator's, in the order of the request.
 
 func (b *Broker) offsetCommit(c *call, req *kmsg.OffsetCommitRequest) *kmsg.OffsetCommitResponse {
 	resp := kmsg.NewPtrOffsetCommitResponse()
-	ask0 := *req
-	ask0.Topics = nil
-	readable := c.allowed(auth.Read, auth.Group, req.Group)
-	// Where an answer of the machine goes: by the place in the request.
-	type place struct{ topic, partition int }
-	var places [][]place
-	for _, rt := range req.Topics {
-		t, code := b.committedTopic(c, rt.Topic, rt.TopicID)
-		out := kmsg.NewOffsetCommitResponseTopic()
-		out.Topic, out.TopicID = rt.Topic, rt.TopicID
-		good := kmsg.NewOffsetCommitRequestTopic()
-		var at []place
-		for _, rp := range rt.Partitions {
-			op := kmsg.NewOffsetCommitResponseTopicPartition()
-			op.Partition, op.ErrorCode = rp.Partition, code
-			switch {
-			case !readable:
-				op.ErrorCode = kerr.GroupAuthorizationFailed.Code
-			case code != 0:
-			case rp.Partition < 0 || int(rp.Partition) >= len(t.Partitions):
-				op.ErrorCode = kerr.UnknownTopicOrPartition.Code
-			default:
-				good.Partitions = append(good.Partitions, rp)
-				at = append(at, place{len(resp.Topics), len(out.Partitions)})
+	answers := topicAnswers{at: map[topicKey]int{}}
+	if !c.allowed(auth.Read, auth.Group, req.Group) {
+		for i := range req.Topics {
+			out := answers.add(&req.Topics[i])
+			for _, rp := range req.Topics[i].Partitions {
+				out.Partitions = append(out.Partitions, committedPartition(rp.Partition, kerr.GroupAuthorizationFailed.Code))
 			}
-			out.Partitions = append(out.Partitions, op)
 		}
-		resp.Topics = append(resp.Topics, out)
-		if len(good.Partitions) > 0 {
-			good.Topic, good.TopicID = t.Name, t.ID
-			ask0.Topics = append(ask0.Topics, good)
-			places = append(places, at)
-		}
-	}
-	if len(ask0.Topics) == 0 && (len(req.Topics) > 0 || !readable) {
+		resp.Topics = answers.list
 		return resp
 	}
-	got, code := ask[*kmsg.OffsetCommitResponse](b, c, req.Group, &ask0)
-	for i, at := range places {
-		for j, p := range at {
-			out := &resp.Topics[p.topic].Partitions[p.partition]
-			if out.ErrorCode = code; code == 0 {
-				out.ErrorCode = got.Topics[i].Partitions[j].ErrorCode
+	commit := *req
+	commit.Topics = nil
+	var asked []int // the topics of the request that commit's came from
+	for i := range req.Topics {
+		rt := &req.Topics[i]
+		t, code := b.committedTopic(c, rt.Topic, rt.TopicID)
+		if code != 0 {
+			out := answers.topic(rt)
+			for _, rp := range rt.Partitions {
+				out.Partitions = append(out.Partitions, committedPartition(rp.Partition, code))
+			}
+			continue
+		}
+		good := kmsg.NewOffsetCommitRequestTopic()
+		for _, rp := range rt.Partitions {
+			if rp.Partition < 0 || int(rp.Partition) >= len(t.Partitions) {
+				out := answers.topic(rt)
+				out.Partitions = append(out.Partitions, committedPartition(rp.Partition, kerr.UnknownTopicOrPartition.Code))
+				continue
+			}
+			good.Partitions = append(good.Partitions, rp)
+		}
+		if len(good.Partitions) > 0 {
+			good.Topic, good.TopicID = t.Name, t.ID
+			commit.Topics = append(commit.Topics, good)
+			asked = append(asked, i)
+		}
+	}
+	if len(commit.Topics) > 0 {
+		got, code := ask[*kmsg.OffsetCommitResponse](b, c, req.Group, &commit)
+		place := answers.add
+		if len(answers.list) > 0 {
+			place = answers.topic
+		}
+		for i, good := range commit.Topics {
+			out := place(&req.Topics[asked[i]])
+			for j, rp := range good.Partitions {
+				p := committedPartition(rp.Partition, code)
+				if code == 0 {
+					p.ErrorCode = got.Topics[i].Partitions[j].ErrorCode
+				}
+				out.Partitions = append(out.Partitions, p)
 			}
 		}
 	}
+	resp.Topics = answers.list
 	return resp
+}
+
+// topicAnswers collects answers by topic.
+type topicAnswers struct {
+	list []kmsg.OffsetCommitResponseTopic
+	at   map[topicKey]int
+}
+
+// topicKey is how a request names a topic: by name, or from v10 on by id.
+type topicKey struct {
+	name string
+	id   [16]byte
+}
+
+// topic finds the answer to a topic or begins it. The pointer is good until the
+// next call, as is that of add.
+func (a *topicAnswers) topic(rt *kmsg.OffsetCommitRequestTopic) *kmsg.OffsetCommitResponseTopic {
+	if i, ok := a.at[topicKey{rt.Topic, rt.TopicID}]; ok {
+		return &a.list[i]
+	}
+	a.at[topicKey{rt.Topic, rt.TopicID}] = len(a.list)
+	return a.add(rt)
+}
+
+// add begins an answer, whether or not there is one already.
+func (a *topicAnswers) add(rt *kmsg.OffsetCommitRequestTopic) *kmsg.OffsetCommitResponseTopic {
+	t := kmsg.NewOffsetCommitResponseTopic()
+	t.Topic, t.TopicID = rt.Topic, rt.TopicID
+	a.list = append(a.list, t)
+	return &a.list[len(a.list)-1]
+}
+
+func committedPartition(partition int32, code int16) kmsg.OffsetCommitResponseTopicPartition {
+	p := kmsg.NewOffsetCommitResponseTopicPartition()
+	p.Partition, p.ErrorCode = partition, code
+	return p
 }
 
 // committedTopic finds the topic whose offsets are committed or fetched.
