@@ -272,8 +272,7 @@ func (f *fetching) followed(r *fetchRead) {
 	if f.replica < 0 || r.found.Diverging != nil {
 		return
 	}
-	_, _, epoch := r.part.Leading()
-	r.err = r.part.FollowerFetched(epoch, replica.Fetch{
+	r.err = r.part.FollowerFetched(r.found.LeaderEpoch, replica.Fetch{
 		ID: f.replica, BrokerEpoch: f.brokerEpoch, Offset: r.asked.FetchOffset, LogStart: r.asked.LogStart, LeaderEnd: r.found.LogEnd,
 	})
 }

@@ -270,7 +270,7 @@ func (b *Broker) produceOne(c *call, req *kmsg.ProduceRequest, topic *image.Topi
 		pp.ErrorCode = kerr.InvalidTxnState.Code
 		return nil, none
 	}
-	checked, err := batch.Validate(records, part.Rules(b.now().UnixMilli()))
+	checked, err := part.Check(records, header, b.now().UnixMilli())
 	if err != nil {
 		tellRefused(pp, err)
 		return nil, none
