@@ -13,6 +13,10 @@ import (
 func Cases() []Case {
 	var all []Case
 	all = append(all, topicCases()...)
+	all = append(all, groupCases()...)
+	all = append(all, groupAdminCases()...)
+	all = append(all, offsetCases()...)
+	all = append(all, produceCases()...)
 	return all
 }
 
@@ -99,11 +103,14 @@ func (s *Side) serves(name string, partitions int32) bool {
 	return true
 }
 
-// topicID asks for a topic's id.
-func (s *Side) topicID(name string) [16]byte {
+// topicID asks for the id of a topic of this run; zero if there is none.
+func (s *Side) topicID(name string) [16]byte { return s.idOf(s.Topic(name)) }
+
+// idOf asks for a topic's id.
+func (s *Side) idOf(topic string) [16]byte {
 	m := kmsg.NewPtrMetadataRequest()
 	mt := kmsg.NewMetadataRequestTopic()
-	mt.Topic = kmsg.StringPtr(s.Topic(name))
+	mt.Topic = kmsg.StringPtr(topic)
 	m.Topics = append(m.Topics, mt)
 	if got, ok := s.Do(12, m).Response.(*kmsg.MetadataResponse); ok && len(got.Topics) == 1 {
 		return got.Topics[0].TopicID

@@ -77,7 +77,9 @@ type normaliser struct {
 	now time.Time
 }
 
-func newNormaliser() *normaliser { return &normaliser{ids: map[any]string{}, now: time.Now()} }
+func newNormaliser() *normaliser {
+	return &normaliser{ids: map[any]string{stranger: "<stranger>"}, now: time.Now()}
+}
 
 // normal works in two steps: an id stands unnumbered while arrays are sorted,
 // so that the order does not depend on chance.
@@ -85,10 +87,10 @@ func (n *normaliser) normal(resp any) any {
 	return n.number(n.value(reflect.ValueOf(resp), "", ""))
 }
 
-// id is an id that has no number yet.
+// id is an id that has no number yet. All of them are alike for sorting.
 type id struct{ value any }
 
-// MarshalJSON makes all ids alike for sorting.
+// MarshalJSON is part of json.Marshaler.
 func (id) MarshalJSON() ([]byte, error) { return []byte(`"<id>"`), nil }
 
 func (n *normaliser) number(v any) any {
@@ -125,7 +127,7 @@ func (n *normaliser) value(v reflect.Value, owner, name string) any {
 	case "table":
 		return nil
 	case "id":
-		return identity(v)
+		return n.identity(v)
 	}
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:
@@ -163,7 +165,7 @@ func (n *normaliser) value(v reflect.Value, owner, name string) any {
 		}
 		return list
 	case reflect.Array:
-		return identity(v)
+		return n.identity(v)
 	default:
 		return v.Interface()
 	}
@@ -192,7 +194,7 @@ func words(v reflect.Value) any {
 	return "<text>"
 }
 
-func identity(v reflect.Value) any {
+func (n *normaliser) identity(v reflect.Value) any {
 	if v.Kind() == reflect.Pointer {
 		if v.IsNil() {
 			return nil
@@ -204,6 +206,9 @@ func identity(v reflect.Value) any {
 	}
 	if !v.CanInt() && v.IsZero() {
 		return "<no id>"
+	}
+	if name, ok := n.ids[v.Interface()]; ok {
+		return name
 	}
 	return id{v.Interface()}
 }

@@ -34,6 +34,7 @@ type Side struct {
 	// Patience is how long an answer may take; 0: 10 s.
 	Patience time.Duration
 
+	ids     map[string][16]byte // of topics
 	conn    *frame.Conn
 	answers []Answer
 	err     error
@@ -183,7 +184,7 @@ func Compare(ours, theirs []Answer) []string {
 			return append(out, fmt.Sprintf("%s against %s", x.What, y.What))
 		}
 		if x.Value != nil || y.Value != nil {
-			for _, d := range Diff(x.Value, y.Value) {
+			for _, d := range Diff(a.number(x.Value), b.number(y.Value)) {
 				out = append(out, x.What+d)
 			}
 			continue

@@ -1,0 +1,543 @@
+package frames
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"math"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+func produceCases() []Case {
+	return []Case{
+		{API: kmsg.Produce, Name: "good", Run: produceGood},
+		{API: kmsg.Produce, Name: "acks", Run: produceAcks},
+		{API: kmsg.Produce, Name: "unknown", Run: produceUnknown},
+		{API: kmsg.Produce, Name: "shape", Run: produceShape},
+		{API: kmsg.Produce, Name: "batch header", Run: produceHeader},
+		{API: kmsg.Produce, Name: "records", Run: produceRecords},
+		{API: kmsg.Produce, Name: "codecs", Run: produceCodecs},
+		{API: kmsg.Produce, Name: "recompressed", Run: produceRecompressed},
+		{API: kmsg.Produce, Name: "timestamps", Run: produceTimestamps},
+		{API: kmsg.Produce, Name: "append time", Run: produceAppendTime},
+		{API: kmsg.Produce, Name: "compacted", Run: produceCompacted},
+		{API: kmsg.Produce, Name: "sizes", Run: produceSizes},
+		{API: kmsg.Produce, Name: "idempotence", Run: produceIdempotent},
+		{API: kmsg.Produce, Name: "transactional without an id", Run: produceTransactional},
+		{API: kmsg.Produce, Name: "null records", Run: func(s *Side) {
+			s.createTopic("a", 1)
+			s.Patience = 1500 * 1e6
+			s.produce("null records", "a", nil)
+		}},
+	}
+}
+
+func produceGood(s *Side) {
+	s.createTopic("a", 2)
+	s.createTopic("b", 1)
+	s.Ask("one", s.writing(s.Version, -1, part{"a", 0, plain("v").bytes()}))
+	s.Ask("acks 1", s.writing(s.Version, 1, part{"a", 0, plain("x", "y").bytes()}))
+	odd := plain("", "w")
+	odd.records = append(odd.records, rec{}, rec{key: []byte{}, value: []byte{}}, rec{key: []byte("k"), at: 5},
+		rec{value: []byte("h"), headers: [][2][]byte{{[]byte("a"), []byte("b")}, {[]byte("a"), nil}, {{}, {}}}})
+	s.produce("nulls, empties and headers", "a", odd.bytes())
+	s.Ask("several", s.writing(s.Version, -1, part{"a", 0, plain("1").bytes()}, part{"a", 1, plain("2").bytes()}, part{"b", 0, plain("3").bytes()}))
+	s.Ask("good and bad", s.writing(s.Version, -1, part{"a", 0, plain("4").bytes()}, part{"a", 7, plain("5").bytes()}, part{"no", 0, plain("6").bytes()}))
+	s.Ask("nothing", s.writing(s.Version, -1))
+	empty := s.writing(s.Version, -1)
+	t := kmsg.NewProduceRequestTopic()
+	t.Topic = s.Topic("a")
+	if s.Version >= 13 {
+		t.TopicID = s.id("a")
+	}
+	empty.Topics = append(empty.Topics, t)
+	s.Ask("a topic without partitions", empty)
+	zero := s.writing(s.Version, -1, part{"a", 0, plain("z").bytes()})
+	zero.TimeoutMillis = 0
+	s.Ask("no time", zero)
+	zero.TimeoutMillis = -5
+	s.Ask("negative time", zero)
+	s.stored("a-0", "a", 0)
+	s.stored("a-1", "a", 1)
+	s.stored("b-0", "b", 0)
+}
+
+func produceAcks(s *Side) {
+	s.createTopic("a", 1, "min.insync.replicas", "2")
+	for _, acks := range []int16{2, -2, 100} {
+		s.Ask(fmt.Sprintf("acks %d", acks), s.writing(s.Version, acks, part{"a", 0, plain("v").bytes()}))
+	}
+	s.Ask("two in-sync replicas wanted, of one", s.writing(s.Version, -1, part{"a", 0, plain("v").bytes()}))
+	s.AskNothing("acks 0", s.writing(s.Version, 0, part{"a", 0, plain("w").bytes()}))
+	s.AskNothing("acks 0, unknown partition", s.writing(s.Version, 0, part{"a", 5, plain("w").bytes()}))
+	bad := plain("w")
+	bad.base = 3
+	s.AskNothing("acks 0, bad batch", s.writing(s.Version, 0, part{"a", 0, bad.bytes()}))
+	s.AskNothing("acks 0, one of two bad", s.writing(s.Version, 0, part{"a", 0, plain("x").bytes()}, part{"a", 5, plain("x").bytes()}))
+	s.AskNothing("acks 0, nothing", s.writing(s.Version, 0))
+	s.stored("a", "a", 0)
+}
+
+func produceUnknown(s *Side) {
+	s.createTopic("a", 1)
+	b := plain("v").bytes()
+	s.produce("topic", "no", b)
+	s.produce("malformed name", "a b", b)
+	for _, p := range []int32{1, -1, math.MaxInt32, math.MinInt32} {
+		s.Ask(fmt.Sprintf("partition %d", p), s.writing(s.Version, -1, part{"a", p, b}))
+	}
+	s.Ask("partition, bad batch", s.writing(s.Version, -1, part{"a", 9, []byte{1, 2}}))
+	s.Ask("topic, bad batch", s.writing(s.Version, -1, part{"no", 0, []byte{1, 2}}))
+	s.Ask("topic, bad acks", s.writing(s.Version, 9, part{"no", 0, b}))
+	req := s.writing(s.Version, -1, part{"a", 0, b})
+	req.Topics[0].Topic = "__consumer_offsets"
+	if s.Version >= 13 {
+		req.Topics[0].TopicID = s.idOf("__consumer_offsets")
+	}
+	s.Ask("internal topic", req)
+	req.Acks = 5
+	s.Ask("internal topic, bad acks", req)
+	if s.Version >= 13 {
+		req := s.writing(s.Version, -1, part{"a", 0, b})
+		req.Topics[0].TopicID = [16]byte{}
+		s.Ask("zero id", req)
+		req.Topics[0].Topic = "" // not on the wire
+		req.Topics[0].TopicID = stranger
+		s.Ask("a stranger's id", req)
+	}
+}
+
+func produceShape(s *Side) {
+	s.createTopic("a", 2)
+	good := plain("v").bytes()
+	with := func(f func(b []byte)) []byte {
+		b := bytes.Clone(good)
+		f(b)
+		return b
+	}
+	for _, c := range []struct {
+		what    string
+		records []byte
+	}{
+		{"empty", []byte{}},
+		{"three bytes", []byte{1, 2, 3}},
+		{"twelve bytes", good[:12]},
+		{"sixteen bytes", good[:16]},
+		{"seventeen bytes", good[:17]},
+		{"a header alone", good[:61]},
+		{"one byte short", good[:len(good)-1]},
+		{"two batches", append(bytes.Clone(good), good...)},
+		{"a batch and half of one", append(bytes.Clone(good), good[:40]...)},
+		{"a stray byte", append(bytes.Clone(good), 0)},
+		{"zeros behind", append(bytes.Clone(good), make([]byte, 30)...)},
+		{"length 0", with(func(b []byte) { binary.BigEndian.PutUint32(b[8:], 0) })},
+		{"length 13", with(func(b []byte) { binary.BigEndian.PutUint32(b[8:], 13) })},
+		{"length 14", with(func(b []byte) { binary.BigEndian.PutUint32(b[8:], 14) })},
+		{"length 48", with(func(b []byte) { binary.BigEndian.PutUint32(b[8:], 48) })},
+		{"length -1", with(func(b []byte) { binary.BigEndian.PutUint32(b[8:], math.MaxUint32) })},
+		{"length of 2 GiB", with(func(b []byte) { binary.BigEndian.PutUint32(b[8:], math.MaxInt32) })},
+		{"magic 0 in a batch", with(func(b []byte) { b[16] = 0 })},
+		{"magic 1 in a batch", with(func(b []byte) { b[16] = 1 })},
+		{"magic 3", with(func(b []byte) { b[16] = 3 })},
+		{"magic 127", with(func(b []byte) { b[16] = 127 })},
+		{"magic -1", with(func(b []byte) { b[16] = 0xff })},
+		{"message set 0", oldSet(0, "old")},
+		{"message set 1", oldSet(1, "old")},
+		{"two message sets", append(oldSet(1, "old"), oldSet(1, "old")...)},
+	} {
+		s.produce(c.what, "a", c.records)
+	}
+	s.Ask("bad acks and a bad batch", s.writing(s.Version, 7, part{"a", 0, []byte{1}}))
+	s.Ask("a partition twice", s.writing(s.Version, -1, part{"a", 0, plain("first").bytes()}, part{"a", 0, plain("second").bytes()}))
+	apart := s.writing(s.Version, -1, part{"a", 0, plain("third").bytes()}, part{"a", 1, plain("4").bytes()})
+	apart.Topics = append(apart.Topics, s.writing(s.Version, -1, part{"a", 0, plain("fourth").bytes()}).Topics...)
+	s.Ask("a topic twice", apart)
+	s.stored("a", "a", 0)
+	s.stored("a-1", "a", 1)
+
+	s.createTopic("c", 2)
+	s.Ask("a partition twice, the last bad", s.writing(s.Version, -1, part{"c", 0, plain("first").bytes()}, part{"c", 0, []byte{1}}))
+	s.stored("a partition twice, the last bad", "c", 0)
+	s.createTopic("d", 2)
+	s.Ask("a good one, and one with length 13", s.writing(s.Version, -1, part{"d", 0, plain("w").bytes()}, part{"d", 1, with(func(b []byte) { binary.BigEndian.PutUint32(b[8:], 13) })}))
+	s.AskNothing("with length 13 and acks 0", s.writing(s.Version, 0, part{"d", 1, with(func(b []byte) { binary.BigEndian.PutUint32(b[8:], 13) })}))
+	s.Ask("a good one, and one with magic 3", s.writing(s.Version, -1, part{"d", 0, plain("w").bytes()}, part{"d", 1, with(func(b []byte) { b[16] = 3 })}))
+	s.Ask("a good one, and one with codec 5", s.writing(s.Version, -1, part{"d", 0, plain("w").bytes()}, part{"d", 1, with(func(b []byte) { b[22] = 5; resum(b) })}))
+	s.Ask("a good one, and one cut", s.writing(s.Version, -1, part{"d", 0, plain("w").bytes()}, part{"d", 1, good[:30]}))
+	s.Ask("a topic nobody has, and one with length 13", s.writing(s.Version, -1, part{"no", 0, plain("w").bytes()}, part{"d", 1, with(func(b []byte) { binary.BigEndian.PutUint32(b[8:], 13) })}))
+	s.stored("what was good beside what was not", "d", 0)
+}
+
+func produceHeader(s *Side) {
+	s.createTopic("a", 1)
+	bad := func(what string, f func(b *spec)) {
+		b := plain("v", "w")
+		f(&b)
+		s.produce(what, "a", b.bytes())
+	}
+	s.write("a", plain("so that offsets do not begin at 0"))
+	bad("base offset 1", func(b *spec) { b.base = 1 })
+	bad("base offset -1", func(b *spec) { b.base = -1 })
+	bad("leader epoch", func(b *spec) { b.leaderEpoch = 77 })
+	bad("checksum", func(b *spec) { b.spoil = func(b []byte) []byte { b[17] ^= 1; return b } })
+	bad("a flipped bit", func(b *spec) { b.spoil = func(b []byte) []byte { b[len(b)-1] ^= 1; return b } })
+	bad("count 0", func(b *spec) { b.count = at(int32(0)) })
+	bad("count -1", func(b *spec) { b.count = at(int32(-1)) })
+	bad("count 3", func(b *spec) { b.count = at(int32(3)) })
+	bad("count 1", func(b *spec) { b.count = at(int32(1)) })
+	bad("count 3 and delta 2", func(b *spec) { b.count, b.lastDelta = at(int32(3)), at(int32(2)) })
+	bad("count 1 and delta 0", func(b *spec) { b.count, b.lastDelta = at(int32(1)), at(int32(0)) })
+	bad("count of 2 thousand million", func(b *spec) { b.count, b.lastDelta = at(int32(math.MaxInt32)), at(int32(math.MaxInt32-1)) })
+	bad("delta 5", func(b *spec) { b.lastDelta = at(int32(5)) })
+	bad("delta -1", func(b *spec) { b.lastDelta = at(int32(-1)) })
+	bad("delta -1 and count 0", func(b *spec) { b.count, b.lastDelta = at(int32(0)), at(int32(-1)) })
+	bad("no records", func(b *spec) { b.records = nil })
+	bad("no records, delta 0", func(b *spec) { b.records, b.lastDelta = nil, at(int32(0)) })
+	bad("control", func(b *spec) { b.attributes = 1 << 5 })
+	bad("unknown bits", func(b *spec) { b.attributes = 1<<7 | 1<<12 })
+	bad("delete horizon bit", func(b *spec) { b.attributes = 1 << 6 })
+	for codec := int16(5); codec <= 7; codec++ {
+		bad(fmt.Sprintf("codec %d", codec), func(b *spec) { b.attributes = codec })
+	}
+	bad("producer without a sequence", func(b *spec) { *b = b.from(1000, 0, -1) })
+	bad("producer without an epoch", func(b *spec) { *b = b.from(1001, -1, 0) })
+	bad("a sequence without a producer", func(b *spec) {
+		b.spoil = func(x []byte) []byte {
+			binary.BigEndian.PutUint32(x[53:], 5)
+			return resum(x)
+		}
+	})
+	bad("control and two records", func(b *spec) { b.attributes = 1<<5 | 1<<4 })
+	s.stored("a", "a", 0)
+}
+
+// resum sets the checksum of changed bytes.
+func resum(b []byte) []byte {
+	binary.BigEndian.PutUint32(b[17:], crc32.Checksum(b[21:], castagnoli))
+	return b
+}
+
+func produceRecords(s *Side) {
+	s.createTopic("a", 2)
+	for i, packed := range []kgo.CompressionCodec{{}, kgo.GzipCompression(), kgo.ZstdCompression()} {
+		name := "plain: "
+		if packed != (kgo.CompressionCodec{}) {
+			name = fmt.Sprintf("packed %d: ", i)
+		}
+		// What Kafka takes and Millrace does not has a partition of its own, so
+		// that offsets stay alike.
+		index, isPacked := int32(0), packed != kgo.CompressionCodec{}
+		bad := func(what string, f func(b *spec)) {
+			b := plain("v", "w")
+			f(&b)
+			b.codec = packed
+			s.Ask(name+what, s.writing(s.Version, -1, part{"a", index, b.bytes()}))
+			index = 0
+		}
+		bad("good", func(*spec) {})
+		if !isPacked {
+			index = 1
+		}
+		bad("deltas swapped", func(b *spec) { b.records[0].delta, b.records[1].delta = at(int64(1)), at(int64(0)) })
+		if !isPacked {
+			index = 1
+		}
+		bad("deltas with a gap", func(b *spec) { b.records[1].delta = at(int64(4)) })
+		if !isPacked {
+			index = 1
+		}
+		bad("a negative delta", func(b *spec) { b.records[0].delta = at(int64(-1)) })
+		bad("a byte behind", func(b *spec) { b.trailing = []byte{0} })
+		bad("a record behind", func(b *spec) { b.trailing = []byte{12, 0, 0, 4, 1, 1, 0} })
+		if isPacked {
+			index = 1
+		}
+		bad("length too small", func(b *spec) { b.records[1].length = at(int64(3)) })
+		if isPacked {
+			index = 1
+		}
+		bad("length too large", func(b *spec) { b.records[1].length = at(int64(300)) })
+		bad("length -1", func(b *spec) { b.records[1].length = at(int64(-1)) })
+		if isPacked {
+			index = 1
+		}
+		bad("length 0", func(b *spec) { b.records[1].length = at(int64(0)) })
+		bad("length huge", func(b *spec) { b.records[1].length = at(int64(math.MaxInt32)) })
+		bad("length beyond 32 bits", func(b *spec) { b.records[1].length = at(int64(1) << 40) })
+		body := func(fields ...byte) func(*spec) { return func(b *spec) { b.records[1].body = fields } }
+		// attributes, time delta 0, offset delta 1, key, value, headers
+		bad("record attributes", body(9, 0, 2, 1, 1, 0))
+		bad("key length -2", body(0, 0, 2, 3, 1, 0))
+		bad("key beyond the record", body(0, 0, 2, 40, 1, 0))
+		bad("value length -2", body(0, 0, 2, 1, 3, 0))
+		bad("value beyond the record", body(0, 0, 2, 1, 40, 0))
+		bad("header count -1", body(0, 0, 2, 1, 1, 1))
+		bad("header count too large", body(0, 0, 2, 1, 1, 100))
+		bad("header count huge", body(0, 0, 2, 1, 1, 0xfe, 0xff, 0xff, 0xff, 0x0f))
+		bad("a null header key", body(0, 0, 2, 1, 1, 2, 1, 0))
+		bad("header value beyond", body(0, 0, 2, 1, 1, 2, 2, 'k', 40))
+		bad("header value length -2", body(0, 0, 2, 1, 1, 2, 2, 'k', 3))
+		bad("no headers field", body(0, 0, 2, 1, 1))
+		bad("bytes left in the record", body(0, 0, 2, 1, 1, 0, 7, 7))
+		bad("only attributes", body(0))
+		bad("an endless varint", body(0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff))
+	}
+	s.stored("a", "a", 0)
+}
+
+func produceCodecs(s *Side) {
+	s.createTopic("a", 1)
+	long := plain(strings.Repeat("compressible ", 300), "x", strings.Repeat("y", 2000))
+	for _, c := range []struct {
+		name  string
+		codec kgo.CompressionCodec
+	}{
+		{"gzip", kgo.GzipCompression()}, {"snappy", kgo.SnappyCompression()}, {"lz4", kgo.Lz4Compression()}, {"zstd", kgo.ZstdCompression()},
+	} {
+		b := long
+		b.codec = c.codec
+		s.produce(c.name, "a", b.bytes())
+		broken := b
+		broken.spoil = func(x []byte) []byte {
+			for i := range 8 {
+				x[61+i] ^= 0x5a
+			}
+			return resum(x)
+		}
+		s.produce(c.name+" broken at its start", "a", broken.bytes())
+		broken.spoil = func(x []byte) []byte {
+			x = x[:len(x)-len(x[61:])/2]
+			binary.BigEndian.PutUint32(x[8:], uint32(len(x)-12))
+			return resum(x)
+		}
+		s.produce(c.name+" cut", "a", broken.bytes())
+		broken.spoil = func(x []byte) []byte {
+			x = append(x, 1, 2, 3, 4, 5, 6, 7, 8)
+			binary.BigEndian.PutUint32(x[8:], uint32(len(x)-12))
+			return resum(x)
+		}
+		s.produce(c.name+" with bytes behind", "a", broken.bytes())
+		broken.spoil, broken.packed = nil, []byte{}
+		s.produce(c.name+" of nothing", "a", broken.bytes())
+		short := b
+		short.count, short.lastDelta = at(int32(2)), at(int32(1))
+		s.produce(c.name+" with a record too many", "a", short.bytes())
+		more := b
+		more.count, more.lastDelta = at(int32(4)), at(int32(3))
+		s.produce(c.name+" with a record too few", "a", more.bytes())
+	}
+	s.stored("a", "a", 0)
+}
+
+func produceRecompressed(s *Side) {
+	long := plain(strings.Repeat("compressible ", 100), "x")
+	long.records[1].headers = [][2][]byte{{[]byte("h"), nil}}
+	for _, kind := range []string{"uncompressed", "gzip", "snappy", "lz4", "zstd", "producer"} {
+		s.createTopic(kind, 1, "compression.type", kind)
+		b := long
+		s.produce(kind+" from plain", kind, b.bytes())
+		b.codec = kgo.GzipCompression()
+		s.produce(kind+" from gzip", kind, b.bytes())
+		b.attributes = 1<<9 | 1<<3
+		s.produce(kind+" with odd attributes", kind, b.bytes())
+		b.attributes = 0
+		b.records = append(b.records, rec{body: []byte{0, 0, 4, 1, 1, 40}})
+		s.produce(kind+" from a bad batch", kind, b.bytes())
+		s.produce(kind+" of a producer", kind, plain("1", "2").from(500, 0, 0).bytes())
+		s.produce(kind+" of a producer again", kind, plain("1", "2").from(500, 0, 0).bytes())
+		s.stored(kind, kind, 0)
+	}
+}
+
+func produceTimestamps(s *Side) {
+	s.createTopic("a", 1)
+	s.createTopic("window", 1, "message.timestamp.before.max.ms", "10800000", "message.timestamp.after.max.ms", "60000")
+	stamped := func(first int64, more ...int64) spec {
+		b := plain("v")
+		b.at = first
+		for _, m := range more {
+			r := value("w")
+			r.at = m
+			b.records = append(b.records, r)
+		}
+		return b
+	}
+	for _, topic := range []string{"a", "window"} {
+		ask := func(what string, b spec) { s.produce(topic+": "+what, topic, b.bytes()) }
+		ask("usual", stamped(then, 1, 2))
+		ask("none", stamped(-1))
+		ask("none and usual", stamped(-1, 0, then))
+		ask("below none", stamped(-2))
+		ask("smallest", stamped(math.MinInt64))
+		ask("largest", stamped(math.MaxInt64))
+		ask("1970", stamped(1))
+		ask("in an hour and a half", stamped(then+3*3600e3+1800e3))
+		ask("two of three", stamped(then, 5, 9*3600e3, 10*3600e3))
+		ask("descending", stamped(then, -5, -10))
+		wrong := stamped(then, 10)
+		wrong.most = at(then)
+		ask("largest too small in the header", wrong)
+		wrong.most = at(then + 3600e3*50)
+		ask("largest too large in the header", wrong)
+		wrong.most = at(int64(-1))
+		ask("no largest in the header", wrong)
+		flagged := stamped(then, 3)
+		flagged.attributes = 1 << 3
+		ask("flagged append time", flagged)
+		flagged = stamped(-1)
+		flagged.attributes = 1 << 3
+		ask("flagged append time without one", flagged)
+		packed := stamped(then, 7, 3)
+		packed.codec = kgo.GzipCompression()
+		ask("packed", packed)
+		packed.most = at(then)
+		ask("packed, largest wrong in the header", packed)
+		packed.attributes = 1 << 3
+		ask("packed and flagged", packed)
+	}
+	s.stored("a", "a", 0)
+	s.stored("window", "window", 0)
+}
+
+func produceAppendTime(s *Side) {
+	s.createTopic("a", 1, "message.timestamp.type", "LogAppendTime")
+	s.createTopic("packed", 1, "message.timestamp.type", "LogAppendTime", "compression.type", "lz4")
+	for _, topic := range []string{"a", "packed"} {
+		ask := func(what string, b spec) { s.produce(topic+": "+what, topic, b.bytes()) }
+		ask("usual", plain("v", "w"))
+		old := plain("v")
+		old.at = 5
+		ask("old", old)
+		none := plain("v")
+		none.at = -1
+		ask("none", none)
+		flagged := plain("v", "w")
+		flagged.attributes = 1 << 3
+		ask("flagged", flagged)
+		gz := plain("v", "w")
+		gz.codec = kgo.GzipCompression()
+		ask("packed", gz)
+		gz.attributes = 1 << 3
+		ask("packed and flagged", gz)
+		ask("a producer's", plain("p").from(2000, 0, 0))
+		ask("a producer's again", plain("p").from(2000, 0, 0))
+	}
+	s.stored("a", "a", 0)
+	s.stored("packed", "packed", 0)
+}
+
+func produceCompacted(s *Side) {
+	s.createTopic("a", 1, "cleanup.policy", "compact")
+	s.createTopic("both", 1, "cleanup.policy", "compact,delete")
+	for _, topic := range []string{"a", "both"} {
+		ask := func(what string, b spec) { s.produce(topic+": "+what, topic, b.bytes()) }
+		ask("with keys", plain("v", "w"))
+		b := plain("v", "w", "x")
+		b.records[0].key, b.records[2].key = nil, nil
+		ask("without", b)
+		b.codec = kgo.SnappyCompression()
+		ask("without, packed", b)
+		b.codec = kgo.CompressionCodec{}
+		b.records[1].at = 1000 * 3600e3
+		ask("without, and one too late", b)
+		empty := plain("v")
+		empty.records[0].key = []byte{}
+		ask("empty key", empty)
+		tomb := plain("v")
+		tomb.records[0].value = nil
+		ask("tombstone", tomb)
+	}
+	s.stored("a", "a", 0)
+}
+
+func produceSizes(s *Side) {
+	s.createTopic("small", 1, "max.message.bytes", "200")
+	size := func(n int) spec {
+		b := plain("")
+		for missing := n; missing > 0; missing = n - len(b.bytes()) {
+			// Longer values have longer lengths: come close from below.
+			b.records[0].value = append(b.records[0].value, make([]byte, max(1, missing-70))...)
+		}
+		return b
+	}
+	s.produce("at the limit", "small", size(200).bytes())
+	s.produce("above the limit", "small", size(201).bytes())
+	packed := plain(strings.Repeat("a", 5000))
+	packed.codec = kgo.GzipCompression()
+	s.produce("small when packed", "small", packed.bytes())
+	s.createTopic("unpacked", 1, "max.message.bytes", "200", "compression.type", "uncompressed")
+	s.produce("large when unpacked", "unpacked", packed.bytes())
+	s.createTopic("segment", 1, "max.message.bytes", "3000000", "segment.bytes", "1048576")
+	s.produce("above the segment", "segment", size(1048577).bytes())
+	s.produce("at the segment", "segment", size(1048576).bytes())
+	both := size(201)
+	both.base = 5
+	s.produce("too large and at a wrong offset", "small", both.bytes())
+	both = size(201)
+	both.spoil = func(b []byte) []byte { b[17]++; return b }
+	s.produce("too large and corrupt", "small", both.bytes())
+	s.createTopic("zero", 1, "max.message.bytes", "0")
+	s.produce("nothing fits", "zero", plain("v").bytes())
+	s.stored("small", "small", 0)
+}
+
+func produceIdempotent(s *Side) {
+	s.createTopic("a", 1)
+	s.createTopic("b", 1)
+	const id = 3000
+	n := 0
+	send := func(what string, b spec) {
+		n++
+		s.produce(fmt.Sprintf("%d %s", n, what), "a", b.bytes())
+	}
+	send("first", plain("0", "1").from(id, 0, 0))
+	send("the same again", plain("0", "1").from(id, 0, 0))
+	send("part of it", plain("0").from(id, 0, 0))
+	send("the other part", plain("1").from(id, 0, 1))
+	send("next", plain("2").from(id, 0, 2))
+	send("a gap", plain("9").from(id, 0, 9))
+	send("an epoch too old", plain("3").from(id, -1, 3))
+	send("overlapping", plain("2", "3").from(id, 0, 2))
+	for i := range 5 {
+		send("more", plain("m").from(id, 0, int32(3+i)))
+	}
+	send("the fifth last again", plain("m").from(id, 0, 3))
+	send("one that is forgotten again", plain("2").from(id, 0, 2))
+	send("the first again", plain("0", "1").from(id, 0, 0))
+	send("new epoch, not at 0", plain("e").from(id, 1, 8))
+	send("new epoch", plain("e").from(id, 1, 0))
+	send("the old epoch", plain("e").from(id, 0, 8))
+	send("new epoch again", plain("e").from(id, 1, 0))
+	send("new epoch next", plain("e").from(id, 1, 1))
+	send("two epochs on", plain("e").from(id, 9, 0))
+	send("unknown producer, any sequence", plain("u").from(id+1, 5, 77))
+	send("its next", plain("u").from(id+1, 5, 78))
+	send("its duplicate", plain("u").from(id+1, 5, 77))
+	send("at the end of the sequence", plain("w", "w").from(id+2, 0, math.MaxInt32-1))
+	send("wraps to 0", plain("w").from(id+2, 0, 0))
+	send("wraps inside", plain("w", "w", "w").from(id+3, 0, math.MaxInt32))
+	send("after wrapping inside", plain("w").from(id+3, 0, 2))
+	send("wrapped again", plain("w", "w", "w").from(id+3, 0, math.MaxInt32))
+	s.Ask("acks 1 and a duplicate", s.writing(s.Version, 1, part{"a", 0, plain("w").from(id+3, 0, 2).bytes()}))
+	s.Ask("two partitions, one out of order", s.writing(s.Version, -1,
+		part{"a", 0, plain("x").from(id+3, 0, 9).bytes()}, part{"b", 0, plain("x").from(id+3, 0, 0).bytes()}))
+	none := plain("n").from(id+4, 0, 0)
+	none.at = -1
+	send("without a timestamp", none)
+	send("without a timestamp again", none)
+	s.stored("a", "a", 0)
+	s.stored("b", "b", 0)
+}
+
+func produceTransactional(s *Side) {
+	s.createTopic("a", 1)
+	b := plain("v").from(4000, 0, 0)
+	b.attributes = 1 << 4
+	s.Ask("one", s.writing(s.Version, -1, part{"a", 0, b.bytes()}))
+	s.Ask("one of two", s.writing(s.Version, -1, part{"a", 0, b.bytes()}, part{"no", 0, plain("v").bytes()}))
+	s.AskNothing("acks 0", s.writing(s.Version, 0, part{"a", 0, b.bytes()}))
+}
