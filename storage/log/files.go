@@ -196,13 +196,6 @@ func (h *handle) rename(to string) error {
 	return nil
 }
 
-// moved says that the file's directory was renamed.
-func (h *handle) moved(path string) {
-	h.mu.Lock()
-	h.path = path
-	h.mu.Unlock()
-}
-
 // Section is a stretch of one segment, for a reply to be sent from. It keeps the segment's file open until Release,
 // which must be called exactly once. The zero value is empty. Its bytes never change: what a reader may have been given
 // is not written over, whatever happens to the log.

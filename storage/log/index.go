@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"sort"
+	"sync"
 	"sync/atomic"
 
 	"millrace/storage/batch"
@@ -211,23 +212,31 @@ func (x *index[E]) finish(sync bool) error {
 	return nil
 }
 
+// blockSize is how much of an index file is read at a time: a search ends with a run of neighbours.
+const blockSize = 4096
+
+var blocks = sync.Pool{New: func() any { return new([blockSize]byte) }}
+
 // reader reads entries of one index; it opens the file only if the wanted entry is not in memory.
 type reader[E any] struct {
 	x *index[E]
 	t *tail[E]
 	n int
 	f disk.File
+	// block holds entries first to first+have of the file.
+	block       *[blockSize]byte
+	first, have int
 }
 
-func (x *index[E]) read() (*reader[E], error) {
-	r := &reader[E]{x: x, t: x.tail.Load()}
+func (x *index[E]) read() (reader[E], error) {
+	r := reader[E]{x: x, t: x.tail.Load()}
 	if r.t != nil {
 		r.n = r.t.first + int(r.t.n.Load())
 		return r, nil
 	}
 	n, err := x.count()
 	if err != nil {
-		return nil, err
+		return r, err
 	}
 	r.n = n
 	return r, nil
@@ -236,6 +245,7 @@ func (x *index[E]) read() (*reader[E], error) {
 func (r *reader[E]) close() {
 	if r.f != nil {
 		r.f.Close()
+		blocks.Put(r.block)
 	}
 }
 
@@ -244,22 +254,35 @@ func (r *reader[E]) at(i int) (E, error) {
 	if r.t != nil && i >= r.t.first {
 		return r.t.e[i-r.t.first], nil
 	}
-	var zero E
+	if i < r.first || i >= r.first+r.have {
+		if err := r.load(i); err != nil {
+			var zero E
+			return zero, err
+		}
+	}
+	return r.x.decode(r.block[(i-r.first)*r.x.size:]), nil
+}
+
+// load reads the block that holds entry i.
+func (r *reader[E]) load(i int) error {
 	if r.f == nil {
 		f, err := r.x.fs.Open(r.x.path, 0)
 		if err != nil {
-			return zero, fmt.Errorf("open index: %w", err)
+			return fmt.Errorf("open index: %w", err)
 		}
-		r.f = f
+		r.f, r.block = f, blocks.Get().(*[blockSize]byte)
 	}
-	var b [timeEntrySize]byte
-	if n, err := r.f.ReadAt(b[:r.x.size], int64(i)*int64(r.x.size)); n < r.x.size {
-		if err == nil || err == io.EOF {
-			err = io.ErrUnexpectedEOF
-		}
-		return zero, fmt.Errorf("read index: %w", err)
+	room := blockSize / r.x.size
+	r.first, r.have = i/room*room, 0
+	n, err := r.f.ReadAt(r.block[:room*r.x.size], int64(r.first)*int64(r.x.size))
+	r.have = n / r.x.size
+	if i < r.first+r.have {
+		return nil
 	}
-	return r.x.decode(b[:]), nil
+	if err == nil || err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	return fmt.Errorf("read index: %w", err)
 }
 
 // floor finds the last entry for which below is true; entries for which it is true come first. ok is false if there is

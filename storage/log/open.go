@@ -301,6 +301,9 @@ func (s *scanner) marker(h batch.Header) (*batch.Marker, error) {
 	if !h.Attributes.Control() {
 		return nil, nil
 	}
+	if h.Size() > wholeScan {
+		return nil, &CorruptError{Position: s.pos, Why: fmt.Sprintf("control batch of %d bytes", h.Size())}
+	}
 	b, err := s.body(h)
 	if err != nil {
 		return nil, err

@@ -127,7 +127,7 @@ func (l *Log) recoverSegment(seg *segment, point batch.Offset, report *Report) (
 	if err := seg.txns.reset(); err != nil {
 		return nil, l.fail("recovery", err)
 	}
-	s := scanner{f: f, limit: seg.size, buf: make([]byte, int(min(seg.size, wholeScan)))}
+	s := scanner{f: f, limit: seg.size, buf: make([]byte, int(max(min(seg.size, wholeScan), batch.HeaderSize)))}
 	defer func() { report.Scanned += s.read }()
 	l.end = max(l.end, seg.base)
 	for {
@@ -170,12 +170,11 @@ func (l *Log) recoverBatch(s *scanner, seg *segment) (batch.Header, *batch.Marke
 	if h.BaseOffset < l.end || !fits(h.LastOffset(), seg.base) {
 		return batch.Header{}, nil, &CorruptError{Position: s.pos, Why: fmt.Sprintf("batch of offsets %d to %d, expected %d", h.BaseOffset, h.LastOffset(), l.end)}
 	}
-	b, err := s.body(h)
-	if err != nil {
-		return batch.Header{}, nil, err
-	}
-	if err := batch.CheckCRC(b); err != nil && !faults.trustCRC {
+	var wrong *batch.CRCError
+	if err := s.checksum(h); errors.As(err, &wrong) && !faults.trustCRC {
 		return h, nil, &CorruptError{Position: s.pos, Why: "checksum", Err: err}
+	} else if err != nil && wrong == nil {
+		return batch.Header{}, nil, err
 	}
 	m, err := s.marker(h)
 	return h, m, err
@@ -244,11 +243,7 @@ func readable(s scanner) int {
 		if err != nil {
 			return n
 		}
-		b, err := s.body(h)
-		if err != nil {
-			return n
-		}
-		if batch.CheckCRC(b) == nil {
+		if s.checksum(h) == nil {
 			n++
 		}
 		s.step(h)

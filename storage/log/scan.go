@@ -2,6 +2,7 @@ package log
 
 import (
 	"fmt"
+	"hash/crc32"
 	"io"
 	"sync"
 
@@ -92,6 +93,36 @@ func (s *scanner) header() (batch.Header, error) {
 	}
 	return h, nil
 }
+
+// checksum compares the checksum of the batch whose header was just read. It reads a long batch piece by piece: the
+// length may be what is wrong.
+func (s *scanner) checksum(h batch.Header) error {
+	if h.Size() <= len(s.buf) {
+		b, err := s.body(h)
+		if err != nil {
+			return err
+		}
+		return batch.CheckCRC(b)
+	}
+	sum := uint32(0)
+	for at, end := s.pos+atAttributes, s.pos+int64(h.Size()); at < end; {
+		b, err := s.fill(at, int(min(int64(len(s.buf)), end-at)))
+		if err != nil {
+			return err
+		}
+		sum = crc32.Update(sum, castagnoli, b)
+		at += int64(len(b))
+	}
+	if sum != h.CRC {
+		return &batch.CRCError{Stored: h.CRC, Computed: sum}
+	}
+	return nil
+}
+
+// atAttributes is where a batch's checksum begins to count.
+const atAttributes = 21
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // body reads the whole of the batch whose header was just read.
 func (s *scanner) body(h batch.Header) ([]byte, error) { return s.fill(s.pos, h.Size()) }
