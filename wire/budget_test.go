@@ -194,7 +194,7 @@ func TestBudgetOfHalfAFrame(t *testing.T) {
 		p, q := w.dial(), w.dial()
 		b := frame(keyProduce, 7, 1, strings.Repeat("x", 900<<10))
 		p.send(b[:100<<10])
-		go q.send(b) // more than the network holds
+		go q.nc.Write(b) // more than the network holds
 		synctest.Wait()
 		if n := w.server.Stats().BudgetInUse; n != int64(len(b)-4) {
 			t.Errorf("half a frame of %d bytes holds %d bytes of budget", len(b), n)

@@ -313,21 +313,19 @@ func firstRecord(addr string) error {
 	if _, err := exchange(nc, frame(meta)); err != nil {
 		return err
 	}
-	for {
-		body, err := exchange(nc, produceFrame(1024))
-		if err != nil {
-			return err
-		}
-		resp := kmsg.NewPtrProduceResponse()
-		resp.Version = 9
-		if err := resp.ReadFrom(body[5:]); err != nil {
-			return err
-		}
-		if code := resp.Topics[0].Partitions[0].ErrorCode; code != 0 {
-			return fmt.Errorf("the first record is refused with error %d", code)
-		}
-		return nil
+	body, err := exchange(nc, produceFrame(1024))
+	if err != nil {
+		return err
 	}
+	resp := kmsg.NewPtrProduceResponse()
+	resp.Version = 9
+	if err := resp.ReadFrom(body[5:]); err != nil {
+		return err
+	}
+	if code := resp.Topics[0].Partitions[0].ErrorCode; code != 0 {
+		return fmt.Errorf("the first record is refused with error %d", code)
+	}
+	return nil
 }
 
 func frame(req kmsg.Request) []byte {

@@ -63,7 +63,6 @@ func (in offsets) cut(topic string, partition int32) {
 type commits struct {
 	group     string
 	retention int64 // ms; -1: the broker's
-	producer  *machine.Producer
 }
 
 // one adds the record of one partition, or says what is wrong with it.

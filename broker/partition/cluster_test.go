@@ -30,7 +30,6 @@ type cluster struct {
 
 	acked []acked
 	waits []pendingAck
-	hw    batch.Offset // the highest any consumer was shown
 	sent  map[batch.Offset]string
 
 	elections, truncations, commits int

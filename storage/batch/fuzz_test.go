@@ -25,8 +25,9 @@ func FuzzParseHeader(f *testing.F) {
 		if h.Size() < HeaderSize {
 			t.Fatalf("size %d", h.Size())
 		}
-		h.LastOffset()
-		h.LastSequence()
+		if h.NextOffset() != h.LastOffset()+1 {
+			t.Fatalf("next offset %d after the last, %d", h.NextOffset(), h.LastOffset())
+		}
 	})
 }
 

@@ -267,8 +267,6 @@ func TestListen(t *testing.T) {
 			t.Fatal(err)
 		}
 		accepted := make(chan error)
-		l.(*listener).mu.Lock()
-		l.(*listener).mu.Unlock()
 		l.Close()
 		go func() {
 			_, err := l.Accept()
