@@ -60,7 +60,7 @@ func offsetsProperty(rt *rapid.T, t testing.TB, wrap func(machine.Machine) machi
 // find each.
 func TestOffsetsModelCatchesFaults(t *testing.T) {
 	// That it fails is enough; no need for the smallest example.
-	for name, value := range map[string]string{"rapid.shrinktime": "1ms", "rapid.nofailfile": "true"} {
+	for name, value := range map[string]string{"rapid.shrinktime": "1ms", "rapid.nofailfile": "true", "rapid.seed": "7", "rapid.checks": "500"} {
 		f := flag.Lookup(name)
 		was := f.Value.String()
 		if err := f.Value.Set(value); err != nil {
