@@ -2,6 +2,7 @@ package group
 
 import (
 	"time"
+	"unicode/utf16"
 
 	"millrace/broker/machine"
 	"millrace/wire/records"
@@ -239,9 +240,10 @@ func (l *live) common(name string) bool {
 }
 
 // choose selects the protocol: of those that all support, each member votes for
-// the one it lists first. Kafka leaves a tie to a hash map; here the protocol
-// that got its first vote earlier wins, which is the leader's choice or that of
-// the member that joined first.
+// the one it lists first. Kafka takes the first of its hash map of those with
+// most votes, which is the same every time; a protocol with as many votes wins
+// here if it wins there, so that a group that moves from one broker to the other
+// keeps its protocol. Where even the map is undecided the earlier vote counts.
 func (l *live) choose() string {
 	type tally struct {
 		name  string
@@ -275,11 +277,25 @@ func (l *live) choose() string {
 	}
 	best := tally{}
 	for _, v := range votes {
-		if v.votes > best.votes {
+		if v.votes > best.votes || v.votes == best.votes && bucket(v.name, len(votes)) < bucket(best.name, len(votes)) {
 			best = v
 		}
 	}
 	return best.name
+}
+
+// bucket is where a Java hash map of so many entries keeps a string: the map
+// lists them by that.
+func bucket(s string, entries int) uint32 {
+	var h uint32
+	for _, unit := range utf16.Encode([]rune(s)) {
+		h = 31*h + uint32(unit)
+	}
+	size := uint32(16)
+	for uint32(entries) > size*3/4 {
+		size *= 2
+	}
+	return (h ^ h>>16) & (size - 1)
 }
 
 // metadata is what the member said for a protocol; nil if it does not support

@@ -1,6 +1,8 @@
 package frames
 
 import (
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -139,6 +141,33 @@ func joinCases() []Case {
 			e, f, h := c.member("h", "e", "z:e", "x:e"), c.member("h", "f", "z:f", "x:f"), c.member("h", "h", "x:h")
 			settle(e, f, h)
 			c.describe("stable", "h")
+		})},
+		{API: api, Name: "ties", From: 9, Run: withMembers(api, func(c *cast) {
+			// Of protocols with as many votes Kafka takes the first of a hash map; no two of
+			// these share a place there.
+			for i, names := range [][]string{
+				{"range", "roundrobin"}, {"range", "sticky"}, {"range", "cooperative-sticky"}, {"sticky", "cooperative-sticky"},
+				{"roundrobin", "sticky"}, {"consumer", "range"}, {"sessioned", "compatible"},
+				{"a", "b"}, {"b", "q"}, {"é", "😀"}, {"c", "b", "a"}, {"range", "roundrobin", "sticky"},
+				{"p1", "p2", "p3", "p4", "p5", "p6", "p7", "p8", "p9", "p10", "p11", "p12", "p13"},
+				{"p13", "p12", "p11", "p10", "p9", "p8", "p7", "p6", "p5", "p4", "p3", "p2", "p1", "p0"},
+			} {
+				for _, turned := range []bool{false, true} {
+					if turned {
+						slices.Reverse(names)
+					}
+					group := fmt.Sprint("g", i, turned)
+					var ms []*member
+					for first := range names {
+						protocols := make([]string, 0, len(names))
+						for j := range names {
+							protocols = append(protocols, names[(first+j)%len(names)]+":x")
+						}
+						ms = append(ms, c.member(group, fmt.Sprint("m", first), protocols...))
+					}
+					gather(ms...)
+				}
+			}
 		})},
 		{API: api, Name: "completing", Run: withMembers(api, func(c *cast) {
 			a, b := c.member("g", "a"), c.member("g", "b")
