@@ -182,7 +182,7 @@ func (s *Store) replace(d *directory, kind int, next checkpoint) error {
 func (s *Store) lower(d *directory, k partitionKey, to batch.Offset) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if o, ok := d.checkpoints[recoveryPoints][k]; !ok || o <= to {
+	if o, ok := d.checkpoints[recoveryPoints][k]; !ok || o <= to || faults.keepPoint {
 		return nil
 	}
 	next := maps.Clone(d.checkpoints[recoveryPoints])
@@ -195,7 +195,7 @@ func (s *Store) forget(d *directory, k partitionKey) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for i := range checkpointFiles {
-		if _, ok := d.checkpoints[i][k]; !ok {
+		if _, ok := d.checkpoints[i][k]; !ok || faults.remember {
 			continue
 		}
 		next := maps.Clone(d.checkpoints[i])

@@ -103,8 +103,8 @@ func isCorrupt(err error) bool {
 }
 
 // Read returns a section that begins with the batch holding from, or the first one behind it, and ends before upper: at
-// most maxBytes long and possibly ending within a batch. With minOne the first batch comes whole however large it is. It
-// ends with its segment at the latest, so it may be shorter than asked although more follows; it is empty where nothing
+// most maxBytes long and possibly ending within a batch, but not within the first: that one is left out where it does not
+// fit, or with minOne comes whole however large it is. It ends with its segment at the latest, so it may be shorter than asked although more follows; it is empty where nothing
 // lies between from and upper. The section's bytes may begin below from: batches are not split at their start.
 func (v *View) Read(from, upper batch.Offset, maxBytes int, minOne bool) (Section, error) {
 	return again(v, func(v *View) (Section, error) { return v.read(from, upper, maxBytes, minOne) })
@@ -142,10 +142,14 @@ func (v *View) read(from, upper batch.Offset, maxBytes int, minOne bool) (Sectio
 		if !ok {
 			continue
 		}
-		n := min(int64(maxBytes), limit-at.pos)
-		if minOne {
-			n = min(max(n, int64(at.size)), limit-at.pos)
+		n := int64(maxBytes)
+		if n < int64(at.size) {
+			if !minOne {
+				return Section{}, nil
+			}
+			n = int64(at.size)
 		}
+		n = min(n, limit-at.pos)
 		if n <= 0 {
 			return Section{}, nil
 		}

@@ -1,0 +1,250 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"slices"
+
+	"go.uber.org/zap"
+
+	"millrace/storage/batch"
+	"millrace/storage/log"
+)
+
+// Log returns the log of a partition: the open one, the one on disk, or a new one in the directory with the fewest. A
+// new one has no files before its first append. Files of another topic that had the same name are put aside.
+func (s *Store) Log(topic string, id [16]byte, partition int32, c log.Config) (*log.Log, error) {
+	k := partitionKey{topic: topic, partition: partition}
+	e, err := s.entry(k)
+	if err != nil {
+		return nil, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.log != nil {
+		return e.log, nil
+	}
+	if e.fresh {
+		// What a checkpoint says of the name is of a topic that was deleted.
+		if err := s.forget(e.dir, k); err != nil {
+			return nil, err
+		}
+		e.fresh = false
+	}
+	l, err := s.openLog(e, k, id, c)
+	var other *log.TopicIDError
+	if errors.As(err, &other) {
+		if err := s.putAside(e.dir, k); err != nil {
+			return nil, err
+		}
+		l, err = s.openLog(e, k, id, c)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open log %s: %w", partitionDir(topic, partition), err)
+	}
+	e.log = l
+	return l, nil
+}
+
+// entry finds or makes a partition's entry and chooses its directory.
+func (s *Store) entry(k partitionKey) (*entry, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, log.ErrClosed
+	}
+	if e := s.logs[k]; e != nil {
+		return e, nil
+	}
+	var best *directory
+	for _, d := range s.dirs {
+		if d.found[k] {
+			best = d
+			break
+		}
+		if d.health.Offline() == nil && (best == nil || d.open+len(d.found) < best.open+len(best.found)) {
+			best = d
+		}
+	}
+	if best == nil {
+		return nil, ErrNoDirectory
+	}
+	e := &entry{dir: best, fresh: !best.found[k]}
+	delete(best.found, k)
+	best.open++
+	s.logs[k] = e
+	return e, nil
+}
+
+func (s *Store) openLog(e *entry, k partitionKey, id [16]byte, c log.Config) (*log.Log, error) {
+	d := e.dir
+	if err := d.health.Offline(); err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	at := func(i int) batch.Offset {
+		if o, ok := d.checkpoints[i][k]; ok {
+			return o
+		}
+		return batch.NoOffset
+	}
+	o := log.Options{
+		FS: s.fs, Dir: d.path + "/" + partitionDir(k.topic, k.partition), Topic: k.topic, Partition: k.partition, TopicID: id, Config: c, Now: s.now,
+		RecoveryPoint: at(recoveryPoints), LogStart: at(logStarts), HighWatermark: at(highWatermarks),
+		Clean: d.clean, Directory: d.health, Files: s.files, ProducerExpireMs: s.expireMs, Logger: s.logger,
+		LowerRecoveryPoint: func(o batch.Offset) error { return s.lower(d, k, o) },
+	}
+	d.mu.Unlock()
+	l, r, err := log.Open(o)
+	if err != nil {
+		return nil, err
+	}
+	s.report(o.Dir, r)
+	return l, nil
+}
+
+// report writes down what opening a log found.
+func (s *Store) report(dir string, r log.Report) {
+	for _, d := range r.Damage {
+		s.logger.Error("log is damaged below its recovery point", zap.String("log", dir), zap.String("segment", d.Segment), zap.Int64("position", d.Position), zap.Int64("offset", int64(d.Offset)), zap.Error(d.Reason))
+	}
+	if r.Lost > 0 {
+		s.logger.Error("log ends below its recovery point", zap.String("log", dir), zap.Int64("offsets lost", int64(r.Lost)))
+	}
+	if len(r.Rebuilt)+len(r.Dropped) > 0 {
+		s.logger.Warn("files were made anew or dropped", zap.String("log", dir), zap.Strings("made anew", r.Rebuilt), zap.Strings("dropped", r.Dropped))
+	}
+	if r.Recovered {
+		s.logger.Info("log was recovered", zap.String("log", dir), zap.Int64("bytes read", r.Scanned))
+	}
+}
+
+// putAside renames a partition's directory so that another topic can have its name.
+func (s *Store) putAside(d *directory, k partitionKey) error {
+	from := d.path + "/" + partitionDir(k.topic, k.partition)
+	to := d.path + "/" + doomedDir(k.topic, k.partition, straySuffix)
+	s.logger.Warn("files of another topic of the same name are put aside", zap.String("from", from), zap.String("to", to))
+	if err := s.fs.Rename(from, to); err != nil {
+		return d.health.Fail("putting aside a stray log", err)
+	}
+	if err := s.fs.SyncDir(d.path); err != nil {
+		return d.health.Fail("putting aside a stray log", err)
+	}
+	return s.forget(d, k)
+}
+
+// PutAside gives the files of a partition that nobody opened a name that no start looks at: those of a replica that the
+// metadata does not assign here.
+func (s *Store) PutAside(topic string, partition int32) error {
+	k := partitionKey{topic: topic, partition: partition}
+	s.mu.Lock()
+	var in *directory
+	for _, d := range s.dirs {
+		if d.found[k] {
+			in = d
+			delete(d.found, k)
+		}
+	}
+	s.mu.Unlock()
+	if in == nil {
+		return nil
+	}
+	return s.putAside(in, k)
+}
+
+// Found is a partition that is on disk.
+type Found struct {
+	Topic     string
+	Partition int32
+	TopicID   [16]byte // zero: not stored, or not readable
+}
+
+// Unopened lists the partitions on disk whose log nobody asked for, sorted: after the metadata is known, those that it
+// does not assign here.
+func (s *Store) Unopened() []Found {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []Found
+	for _, d := range s.dirs {
+		for k := range d.found {
+			id, err := log.ReadTopicID(s.fs, d.path+"/"+partitionDir(k.topic, k.partition))
+			if err != nil {
+				s.logger.Warn("topic id is not readable", zap.String("dir", d.path), zap.String("topic", k.topic), zap.Int32("partition", k.partition), zap.Error(err))
+			}
+			out = append(out, Found{Topic: k.topic, Partition: k.partition, TopicID: id})
+		}
+	}
+	slices.SortFunc(out, func(a, b Found) int {
+		return compareKeys(partitionKey{a.Topic, a.Partition}, partitionKey{b.Topic, b.Partition})
+	})
+	return out
+}
+
+// DirectoryOf is the id of the directory a partition's log lies in; zero if it has none.
+func (s *Store) DirectoryOf(topic string, partition int32) [16]byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.logs[partitionKey{topic: topic, partition: partition}]; e != nil {
+		return e.dir.id
+	}
+	return [16]byte{}
+}
+
+// Delete closes a partition's log, whoever uses it, and gives its directory a name under which Housekeep removes it
+// after file.delete.delay.ms. A partition that is not here is no error.
+func (s *Store) Delete(topic string, partition int32) error {
+	k := partitionKey{topic: topic, partition: partition}
+	s.mu.Lock()
+	e := s.logs[k]
+	if e == nil {
+		for _, d := range s.dirs {
+			if d.found[k] {
+				delete(d.found, k)
+				s.mu.Unlock()
+				return s.deleteUnopened(d, k)
+			}
+		}
+		s.mu.Unlock()
+		return nil
+	}
+	delete(s.logs, k)
+	e.dir.open--
+	s.mu.Unlock()
+
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.log == nil {
+		return s.deleteUnopened(e.dir, k)
+	}
+	to := e.dir.path + "/" + doomedDir(topic, partition, deleteSuffix)
+	delay := e.log.Config().FileDeleteDelayMs
+	if err := e.log.MarkDeleted(to); err != nil {
+		return fmt.Errorf("delete log %s: %w", partitionDir(topic, partition), err)
+	}
+	s.doom(e.dir, to, e.log.Remove, delay)
+	return nil
+}
+
+func (s *Store) deleteUnopened(d *directory, k partitionKey) error {
+	to := d.path + "/" + doomedDir(k.topic, k.partition, deleteSuffix)
+	err := s.fs.Rename(d.path+"/"+partitionDir(k.topic, k.partition), to)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return d.health.Fail("deletion", err)
+	}
+	if err := s.fs.SyncDir(d.path); err != nil {
+		return d.health.Fail("deletion", err)
+	}
+	s.doom(d, to, func() error { return s.fs.RemoveAll(to) }, log.DefaultConfig().FileDeleteDelayMs)
+	return nil
+}
+
+func (s *Store) doom(d *directory, path string, remove func() error, delay int64) {
+	s.mu.Lock()
+	s.doomed = append(s.doomed, doomed{dir: d, path: path, remove: remove, at: s.now().UnixMilli() + min(delay, math.MaxInt64/2)})
+	s.mu.Unlock()
+}
