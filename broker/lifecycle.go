@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -68,15 +69,15 @@ func start(ctx context.Context, o Options) (b *Broker, err error) {
 		return b, fmt.Errorf("waiting for the cluster's metadata: %w", err)
 	}
 	b.putAsideStrays()
+	if err := b.makeServer(ctx); err != nil {
+		return b, err
+	}
 	b.background(func(ctx context.Context) { b.publisher.run(ctx, src) })
 	if err := b.register(ctx); err != nil {
 		return b, err
 	}
-	if err := b.store.WriteMeta(b.applied().ClusterID(), b.nodeID); err != nil {
+	if err := b.settle(ctx); err != nil {
 		return b, err
-	}
-	if err := b.producerIDs.fill(ctx); err != nil {
-		return b, fmt.Errorf("waiting for producer ids: %w", err)
 	}
 	if err := b.awaitCoordinators(ctx); err != nil {
 		return b, err
@@ -217,7 +218,31 @@ func (b *Broker) register(ctx context.Context) error {
 		return fmt.Errorf("registering with the controller: %w", err)
 	}
 	b.brokerEpoch.Store(resp.BrokerEpoch)
-	return b.heartbeat1(ctx, startTimeout)
+	return nil
+}
+
+// settle does what remains once the broker is registered, all at the same time:
+// the first heartbeat, which ends the fence; the first block of producer ids,
+// which the controller decides with it in one entry; and the file that says
+// whose the data directories are.
+func (b *Broker) settle(ctx context.Context) error {
+	tasks := []func() error{
+		func() error { return b.heartbeat1(ctx, startTimeout) },
+		func() error {
+			if err := b.producerIDs.fill(ctx); err != nil {
+				return fmt.Errorf("waiting for producer ids: %w", err)
+			}
+			return nil
+		},
+		func() error { return b.store.WriteMeta(b.applied().ClusterID(), b.nodeID) },
+	}
+	errs := make([]error, len(tasks))
+	var wg sync.WaitGroup
+	for i, task := range tasks {
+		wg.Go(func() { errs[i] = task() })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
 }
 
 // heartbeat1 sends one heartbeat to the controller and waits for what it
@@ -258,7 +283,11 @@ func (b *Broker) awaitCoordinators(ctx context.Context) error {
 	return nil
 }
 
-func (b *Broker) serve() {
+func (b *Broker) makeServer(ctx context.Context) error {
+	limits, err := b.connectionLimits(ctx, b.applied())
+	if err != nil {
+		return err
+	}
 	var reserved []string
 	for i := range b.listeners {
 		if l := &b.listeners[i]; l.kind == onController || l.name == b.config.InterBrokerListener() && len(b.listeners) > 1 {
@@ -270,11 +299,16 @@ func (b *Broker) serve() {
 		MaxRequestBytes:   b.config.Int("socket.request.max.bytes"),
 		Budget:            b.config.Long("queued.max.request.bytes"),
 		IdleTimeout:       time.Duration(b.config.Long("connections.max.idle.ms")) * time.Millisecond,
-		Limits:            b.connectionLimits(),
+		Limits:            limits,
 		ReservedListeners: reserved,
 		SendBuffer:        int(b.config.Int("socket.send.buffer.bytes")),
-		ReceiveBuffer:     int(b.config.Int("socket.receive.buffer.bytes")),
+		ReceiveBuffer:     b.receiveBuffer(),
 	})
+	return nil
+}
+
+// serve opens the network: who has connected before waited in the backlog.
+func (b *Broker) serve() {
 	for i := range b.listeners {
 		for _, socket := range b.listeners[i].sockets {
 			name := b.listeners[i].name
@@ -285,6 +319,17 @@ func (b *Broker) serve() {
 			})
 		}
 	}
+}
+
+// receiveBuffer is socket.receive.buffer.bytes where it was set. A buffer of a
+// fixed size is one the system does not grow, and Kafka's default of 100 KiB
+// makes a Produce of 1 MiB take several round trips.
+func (b *Broker) receiveBuffer() int {
+	const name = "socket.receive.buffer.bytes"
+	if _, set := b.config.Set(name); !set {
+		return 0
+	}
+	return int(b.config.Int(name))
 }
 
 // stop ends a broker in the opposite order: the network drains, coordinators
@@ -298,11 +343,10 @@ func (b *Broker) stop(clean bool) error {
 			b.log.Warn("connections were cut", zap.Error(err))
 		}
 		cancel()
-	} else {
-		for i := range b.listeners {
-			for _, socket := range b.listeners[i].sockets {
-				socket.Close()
-			}
+	}
+	for i := range b.listeners {
+		for _, socket := range b.listeners[i].sockets {
+			socket.Close() // those that were served are closed already
 		}
 	}
 	b.coordinators.stop()
@@ -318,11 +362,6 @@ func (b *Broker) stop(clean bool) error {
 		errs = append(errs, b.store.Close(clean))
 	}
 	return errors.Join(errs...)
-}
-
-// connectionLimits are the listeners' limits, as configured.
-func (b *Broker) connectionLimits() wire.Limits {
-	return wire.Limits{MaxConnections: int(b.config.Int("max.connections")), MaxConnectionsPerIP: int(b.config.Int("max.connections.per.ip"))}
 }
 
 // putAsideStrays renames what lies in the data directories and is no replica of

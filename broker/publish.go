@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"go.uber.org/zap"
+
 	"millrace/controller"
 	"millrace/controller/config"
 	"millrace/controller/image"
@@ -132,8 +134,14 @@ func (b *Broker) topicConfig(img *image.Image, name string) *config.TopicConfig 
 
 // applyBrokerConfigs takes over what changed in the broker's own dynamic
 // configs; topic defaults among them reach the topics by themselves.
-func (b *Broker) applyBrokerConfigs(*image.Image) {
-	if b.server != nil {
-		b.server.SetLimits(b.connectionLimits())
+func (b *Broker) applyBrokerConfigs(img *image.Image) {
+	if b.server == nil {
+		return // the first images come before it, and it begins with what they say
 	}
+	limits, err := b.connectionLimits(b.running, img)
+	if err != nil {
+		b.log.Warn("limits of connections stay as they were", zap.Error(err))
+		return
+	}
+	b.server.SetLimits(limits)
 }

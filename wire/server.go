@@ -45,8 +45,8 @@ type ServerOptions struct {
 	PoisonBuffers bool
 }
 
-// Limits are the limits on connections; 0 means none. They may change while the
-// server runs.
+// Limits are the limits on connections; 0 means none, a negative number that
+// nobody is admitted. They may change while the server runs.
 type Limits struct {
 	// MaxConnections is max.connections, over all listeners that are not
 	// reserved. PerListener is the listener's own. Over the limit a connection is
@@ -279,8 +279,8 @@ func (s *Server) waitForSlot(ctx context.Context, ln *listener) bool {
 			return false
 		}
 		most := s.limits.PerListener[ln.name]
-		full := most > 0 && ln.count >= most
-		if !ln.reserved && s.limits.MaxConnections > 0 && s.total >= s.limits.MaxConnections {
+		full := most != 0 && ln.count >= most
+		if !ln.reserved && s.limits.MaxConnections != 0 && s.total >= s.limits.MaxConnections {
 			full = true
 		}
 		if !full {
@@ -345,7 +345,7 @@ func (s *Server) admit(c *connection) bool {
 		if !overridden {
 			most = s.limits.MaxConnectionsPerIP
 		}
-		if (most > 0 || overridden) && s.perIP[ip] >= most {
+		if (most != 0 || overridden) && s.perIP[ip] >= most {
 			s.counters.refusedPerIP.Add(1)
 			s.logLimited("closing a connection: too many from its address", zap.Stringer("address", ip), zap.Int("limit", most))
 			return false

@@ -153,8 +153,11 @@ func unknownProperty(name string) string {
 	}
 	if rest, ok := strings.CutPrefix(name, "listener.name."); ok {
 		_, key, _ := strings.Cut(rest, ".")
+		if key == "max.connections" || key == "max.connection.creation.rate" {
+			return ""
+		}
 		if _, known := Find(BrokerScope, key); known {
-			return "has no effect yet: it waits for limits of single listeners"
+			return "has no effect yet: it waits for configs of single listeners"
 		}
 	}
 	if strings.HasPrefix(name, "rsm.config.") || strings.HasPrefix(name, "rlmm.config.") {

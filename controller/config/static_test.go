@@ -215,10 +215,11 @@ func TestWarnings(t *testing.T) {
 		"leader.replication.throttled.rate":       "5",
 		"something.else.entirely":                 "",
 		"listener.name.plaintext.max.connections": "5",
+		"listener.name.plaintext.num.io.threads":  "5",
 	})
 	want := []Warning{
 		{"leader.replication.throttled.rate", "can only be set on a running broker; ignored here"},
-		{"listener.name.plaintext.max.connections", "has no effect yet: it waits for limits of single listeners"},
+		{"listener.name.plaintext.num.io.threads", "has no effect yet: it waits for configs of single listeners"},
 		{"log.retention.hour", "is not a broker config; ignored (did you mean log.retention.hours?)"},
 		{"num.io.threads", "has no effect: work is not bound to thread pools"},
 		{"something.else.entirely", "is not a broker config; ignored"},
