@@ -103,9 +103,10 @@ func isCorrupt(err error) bool {
 }
 
 // Read returns a section that begins with the batch holding from, or the first one behind it, and ends before upper: at
-// most maxBytes long and possibly ending within a batch, but not within the first: that one is left out where it does not
-// fit, or with minOne comes whole however large it is. It ends with its segment at the latest, so it may be shorter than asked although more follows; it is empty where nothing
-// lies between from and upper. The section's bytes may begin below from: batches are not split at their start.
+// most maxBytes long and possibly ending within a batch, but not within the first. That one is left out where it does
+// not fit (KIP-74), or with minOne comes whole however large it is. The section ends with its segment at the latest, so
+// it may be shorter than asked although more follows; it is empty where nothing lies between from and upper. Its bytes
+// may begin below from: batches are not split at their start.
 func (v *View) Read(from, upper batch.Offset, maxBytes int, minOne bool) (Section, error) {
 	return again(v, func(v *View) (Section, error) { return v.read(from, upper, maxBytes, minOne) })
 }
