@@ -63,9 +63,10 @@ func (p *Partition) Replicate(c Copied) error {
 		}
 		p.counted = p.log.View().LogEnd()
 		p.wake(OnLogEnd)
-		if !p.flush && p.flushDue(p.now()) {
+		if p.flushDue(p.now()) {
 			p.startFlush()
 		}
+		p.armFlush()
 	}
 	v = p.log.View()
 	hw := min(c.HighWatermark, v.LogEnd())

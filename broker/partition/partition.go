@@ -78,7 +78,9 @@ type role struct {
 	leaderID   int32 // -1: none
 	epoch      batch.LeaderEpoch
 	epochStart batch.Offset // where this leadership began, at the leader
-	replicas   []replica.Broker
+	// since is the first epoch of those this broker has led without a break: nothing it appended from then on was cut.
+	since    batch.LeaderEpoch
+	replicas []replica.Broker
 }
 
 // Partition is one local replica.
@@ -102,6 +104,9 @@ type Partition struct {
 	counted batch.Offset // how much of the log counts as written; see flush.go
 	flush   bool         // a flusher runs
 	flusher sync.WaitGroup
+	// armed: flushTimer, which is made when it is first needed, runs.
+	armed      bool
+	flushTimer *time.Timer
 
 	committed waits // for the high watermark
 	written   waits // for counted
@@ -189,8 +194,9 @@ func (p *Partition) BecomeLeader(a Assignment) error {
 		return nil
 	case r.leader && a.LeaderEpoch == r.epoch:
 		p.pepoch = a.PartitionEpoch
-		p.role.Store(&role{leader: true, leaderID: p.self, epoch: r.epoch, epochStart: r.epochStart, replicas: a.Brokers})
+		p.role.Store(&role{leader: true, leaderID: p.self, epoch: r.epoch, since: r.since, epochStart: r.epochStart, replicas: a.Brokers})
 		p.apply(p.leader.Updated(replica.Update{PartitionEpoch: a.PartitionEpoch, ISR: a.ISR, Brokers: a.Brokers}, now))
+		p.wake(OnLowWatermark) // a broker that is gone holds it no longer
 		return nil
 	}
 	if faults.sameEpoch {
@@ -200,11 +206,17 @@ func (p *Partition) BecomeLeader(a Assignment) error {
 	}
 	v := p.log.View()
 	p.pepoch = a.PartitionEpoch
-	p.role.Store(&role{leader: true, leaderID: p.self, epoch: a.LeaderEpoch, epochStart: v.LogEnd(), replicas: a.Brokers})
+	since := a.LeaderEpoch
+	if r.leader {
+		since = r.since
+	}
+	p.role.Store(&role{leader: true, leaderID: p.self, epoch: a.LeaderEpoch, since: since, epochStart: v.LogEnd(), replicas: a.Brokers})
 	p.counted = v.LogEnd()
-	if p.flushDue(now) {
+	if p.flush || p.flushDue(now) {
 		p.counted = p.log.FlushedOffset()
 		p.startFlush()
+	} else if !p.flushed() {
+		p.armFlush() // a tail from before a restart
 	}
 	leader, d := replica.NewLeader(replica.Options{
 		Self: p.self, LeaderEpoch: a.LeaderEpoch, PartitionEpoch: a.PartitionEpoch, Brokers: a.Brokers, ISR: a.ISR,
@@ -249,6 +261,7 @@ func (p *Partition) Close() {
 	r.leader, r.gone = false, true
 	p.role.Store(&r)
 	p.endLeadership(ErrGone)
+	p.disarmFlush()
 	p.mu.Unlock()
 	p.flusher.Wait()
 }
@@ -356,6 +369,7 @@ func (p *Partition) grown(now time.Time) {
 	default:
 		p.counted = end
 		p.written.reach(p.counted)
+		p.armFlush()
 	}
 	p.apply(p.leader.Appended(end, p.counted, now))
 	p.wake(OnLogEnd)
@@ -449,14 +463,11 @@ func (p *Partition) FollowerFetched(epoch batch.LeaderEpoch, f replica.Fetch) er
 }
 
 // Expire looks at the clock and says when to look again, zero where nothing waits for it: followers that lag too long
-// are proposed out of the ISR, and what flush.ms asks for is flushed.
+// are proposed out of the ISR.
 func (p *Partition) Expire() time.Time {
 	now := p.now()
 	p.mu.Lock()
 	defer p.unlockAndTell()
-	if !p.flush && !p.role.Load().gone && p.flushDue(now) {
-		p.startFlush()
-	}
 	if p.leader == nil {
 		return time.Time{}
 	}

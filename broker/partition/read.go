@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"errors"
 	"fmt"
 
 	"millrace/storage/batch"
@@ -63,18 +64,13 @@ func (p *Partition) Read(q ReadRequest) (ReadResult, error) {
 	}
 	v := p.log.View()
 	out := ReadResult{HighWatermark: v.HighWatermark(), LastStable: v.LastStable(), LogStart: v.LogStart(), LogEnd: v.LogEnd(), LeaderEpoch: r.epoch}
-	if q.LastFetchedEpoch != AnyEpoch {
-		e, end := v.EndOffsetForEpoch(q.LastFetchedEpoch)
-		if e == batch.NoLeaderEpoch || end == batch.NoOffset || q.Offset < v.LogStart() {
-			return ReadResult{}, ErrOffsetOutOfRange
-		}
-		if (e < q.LastFetchedEpoch || end < q.Offset) && !faults.keepDiverged {
-			out.Diverging = &EpochEnd{Epoch: e, EndOffset: end}
-			return out, nil
-		}
+	d, diverging, err := q.place(v)
+	if err != nil {
+		return ReadResult{}, err
 	}
-	if q.Offset < v.LogStart() || q.Offset > v.LogEnd() {
-		return ReadResult{}, ErrOffsetOutOfRange
+	if diverging {
+		out.Diverging = &d
+		return out, nil
 	}
 	upper := q.upper(v)
 	if q.Offset >= upper {
@@ -92,6 +88,24 @@ func (p *Partition) Read(q ReadRequest) (ReadResult, error) {
 		}
 	}
 	return out, nil
+}
+
+// place compares where the reader stands with the log: its epochs may differ from the log's (KIP-595), or its offset may
+// be none of the log's.
+func (q *ReadRequest) place(v *log.View) (d EpochEnd, diverging bool, err error) {
+	if q.LastFetchedEpoch != AnyEpoch {
+		e, end := v.EndOffsetForEpoch(q.LastFetchedEpoch)
+		if e == batch.NoLeaderEpoch || end == batch.NoOffset || q.Offset < v.LogStart() {
+			return d, false, ErrOffsetOutOfRange
+		}
+		if (e < q.LastFetchedEpoch || end < q.Offset) && !faults.keepDiverged {
+			return EpochEnd{Epoch: e, EndOffset: end}, true, nil
+		}
+	}
+	if q.Offset < v.LogStart() || q.Offset > v.LogEnd() {
+		return d, false, ErrOffsetOutOfRange
+	}
+	return d, false, nil
 }
 
 // serve checks that the reader may be served here.
@@ -127,15 +141,17 @@ func (q *ReadRequest) upper(v *log.View) batch.Offset {
 	return v.HighWatermark()
 }
 
-// Available estimates, without a lock or a read, how many bytes Read would find, at most MaxBytes. An error is one that
-// Read would give too.
+// Available estimates, without a lock or a read, how many bytes Read would find, at most MaxBytes. An error says that
+// waiting for more is of no use: one that Read would give too, or errDiverging where it answers with a diverging epoch.
 func (p *Partition) Available(q ReadRequest) (int64, error) {
 	if err := p.role.Load().serve(q); err != nil {
 		return 0, err
 	}
 	v := p.log.View()
-	if q.Offset < v.LogStart() || q.Offset > v.LogEnd() {
-		return 0, ErrOffsetOutOfRange
+	if _, diverging, err := q.place(v); err != nil {
+		return 0, err
+	} else if diverging {
+		return 0, errDiverging
 	}
 	upper := q.upper(v)
 	if q.Offset >= upper {
@@ -143,6 +159,8 @@ func (p *Partition) Available(q ReadRequest) (int64, error) {
 	}
 	return min(v.Size(q.Offset, upper), int64(q.MaxBytes)), nil
 }
+
+var errDiverging = errors.New("the reader's log differs from this one")
 
 // Interest is what a reader that found too little should watch for.
 func (q *ReadRequest) Interest() Interest {

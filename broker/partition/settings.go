@@ -10,8 +10,9 @@ import (
 
 // settings are the topic's configs as the partition uses them, immutable once published.
 type settings struct {
-	minISR int
-	rules  batch.Rules // but for the time
+	minISR  int
+	flushMs int64
+	rules   batch.Rules // but for the time
 }
 
 // SetConfig takes over a topic's configs.
@@ -22,14 +23,18 @@ func (p *Partition) SetConfig(c *config.TopicConfig) {
 	p.setConfig(c)
 	if p.leader != nil {
 		p.apply(p.leader.SetMinISR(p.settings.Load().minISR, now))
-		if !p.flush && p.flushDue(now) {
+	}
+	p.disarmFlush()
+	if !p.role.Load().gone && !p.flushed() {
+		if p.flushDue(now) {
 			p.startFlush()
 		}
+		p.armFlush()
 	}
 }
 
 func (p *Partition) setConfig(c *config.TopicConfig) {
-	s := &settings{minISR: 1, rules: batch.Rules{
+	s := &settings{minISR: 1, flushMs: math.MaxInt64, rules: batch.Rules{
 		Topic: p.topic, Partition: p.index,
 		BeforeMax: math.MaxInt64, AfterMax: 3600000, MaxBytes: 1048588,
 	}}
@@ -44,7 +49,7 @@ func (p *Partition) setConfig(c *config.TopicConfig) {
 		case "zstd":
 			level = c.CompressionZstdLevel
 		}
-		s.minISR = int(c.MinInsyncReplicas)
+		s.minISR, s.flushMs = int(c.MinInsyncReplicas), c.FlushMs
 		s.rules = batch.Rules{
 			Topic: p.topic, Partition: p.index,
 			BeforeMax: c.MessageTimestampBeforeMaxMs, AfterMax: c.MessageTimestampAfterMaxMs,

@@ -174,8 +174,8 @@ func (p *Partition) safe(ap Appended, acks int16) (bool, error) {
 	if r.gone {
 		return true, ErrGone
 	}
-	if !r.leader {
-		return true, ErrNotLeader
+	if !r.leader || ap.LeaderEpoch < r.since {
+		return true, ErrNotLeader // what was appended may have been cut away since
 	}
 	if err := p.log.Offline(); err != nil {
 		return true, err
@@ -211,16 +211,27 @@ const (
 
 // Waiter is somebody who waits for any of several partitions. Watch them all, look again, then wait on C; at the end
 // Unwatch them all.
-type Waiter struct{ c chan struct{} }
+type Waiter struct {
+	c    chan struct{}
+	call func()
+}
 
 // NewWaiter makes a waiter.
 func NewWaiter() *Waiter { return &Waiter{c: make(chan struct{}, 1)} }
+
+// NewCaller makes a waiter that is not woken but has a function called, under the partition's lock: it must not block,
+// nor come back to the partition.
+func NewCaller(call func()) *Waiter { return &Waiter{call: call} }
 
 // C receives after something happened; several happenings may come as one.
 func (w *Waiter) C() <-chan struct{} { return w.c }
 
 // Wake wakes the waiter.
 func (w *Waiter) Wake() {
+	if w.call != nil {
+		w.call()
+		return
+	}
 	select {
 	case w.c <- struct{}{}:
 	default:
