@@ -197,7 +197,7 @@ func (b *Broker) register(ctx context.Context) error {
 	req.BrokerID, req.ClusterID = b.nodeID, b.applied().ClusterID()
 	req.IncarnationID = b.incarnation
 	req.Rack = b.config.Rack()
-	req.PreviousBrokerEpoch = -1
+	req.PreviousBrokerEpoch = b.store.PreviousBrokerEpoch()
 	req.LogDirs = b.store.DirectoryIDs()
 	for i := range b.listeners {
 		if b.listeners[i].kind == onBroker {
@@ -218,6 +218,7 @@ func (b *Broker) register(ctx context.Context) error {
 		return fmt.Errorf("registering with the controller: %w", err)
 	}
 	b.brokerEpoch.Store(resp.BrokerEpoch)
+	b.store.SetBrokerEpoch(resp.BrokerEpoch)
 	return nil
 }
 
