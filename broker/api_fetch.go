@@ -3,6 +3,8 @@ package broker
 import (
 	"crypto/rand"
 	"encoding/binary"
+	"errors"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -12,6 +14,7 @@ import (
 	"millrace/broker/partition"
 	"millrace/broker/replica"
 	"millrace/broker/session"
+	"millrace/controller/image"
 	"millrace/storage/batch"
 	"millrace/wire"
 )
@@ -24,32 +27,38 @@ import (
 //
 // Partitions are read in the order of the request; once records were found,
 // what later ones give counts against the response's limit. A fetch that found
-// too little registers one waiter on all its partitions, looks again, and then
-// waits in the goroutine that read the request.
+// too little lets go of it, registers one waiter on all its partitions, looks
+// again, waits in the goroutine that read the request, and reads once more.
 
 // fetchRead is one partition of a fetch: what was asked, who serves it, and
 // what was found.
 type fetchRead struct {
 	asked session.Partition
-	topic string // "" where the topic is unknown
+	name  string // of the topic, where an id was resolved
 	part  *partition.Partition
-	code  int16 // why it is not read at all
-	found partition.ReadResult
-	err   error
+	code  int16 // why it is not read
+	// absent: there is no such topic or partition for this client. Kafka takes
+	// these out before it reads, waits for the others, and puts them last.
+	absent bool
+	found  partition.ReadResult
+	err    error
 }
 
 func (b *Broker) fetch(c *call) wire.Reply {
 	req := c.msg.(*kmsg.FetchRequest)
 	f := &fetching{b: b, c: c, req: req}
+	if req.IsolationLevel != 0 && req.IsolationLevel != 1 {
+		return f.refuseEach(kerr.UnknownServerError.Code)
+	}
 	if code := f.begin(); code != 0 {
 		return f.refuse(code)
 	}
 	f.resolve()
-	found, settled := f.available()
-	if !settled && found < f.minBytes && req.MaxWaitMillis > 0 && len(f.reads) > 0 {
+	if f.read(); req.MaxWaitMillis > 0 && f.waits() {
+		f.release()
 		f.wait()
+		f.read()
 	}
-	f.read()
 	return f.answer()
 }
 
@@ -84,9 +93,6 @@ func (f *fetching) begin() int16 {
 	if c.Version >= 15 {
 		f.replica, f.brokerEpoch = req.ReplicaState.ID, req.ReplicaState.Epoch
 	}
-	if req.IsolationLevel != 0 && req.IsolationLevel != 1 {
-		return kerr.UnknownServerError.Code
-	}
 	f.maxBytes = int64(min(req.MaxBytes, f.b.config.Int("fetch.max.bytes")))
 	f.minBytes = min(int64(req.MinBytes), f.maxBytes)
 	var asked []session.Partition
@@ -95,8 +101,8 @@ func (f *fetching) begin() int16 {
 		for j := range t.Partitions {
 			p := &t.Partitions[j]
 			a := session.Partition{
-				Key: f.key(t.Topic, t.TopicID, p.Partition), CurrentLeaderEpoch: batch.LeaderEpoch(p.CurrentLeaderEpoch),
-				FetchOffset: batch.Offset(p.FetchOffset), LastFetchedEpoch: batch.LeaderEpoch(p.LastFetchedEpoch),
+				Key: f.key(t.Topic, t.TopicID, p.Partition), CurrentLeaderEpoch: max(batch.LeaderEpoch(p.CurrentLeaderEpoch), partition.AnyEpoch),
+				FetchOffset: batch.Offset(p.FetchOffset), LastFetchedEpoch: max(batch.LeaderEpoch(p.LastFetchedEpoch), partition.AnyEpoch),
 				LogStart: batch.Offset(p.LogStartOffset), MaxBytes: p.PartitionMaxBytes,
 			}
 			if c.Version < 9 {
@@ -147,37 +153,52 @@ func (f *fetching) take(ps []session.Partition) {
 
 // resolve finds who serves each partition, and refuses what is not served.
 func (f *fetching) resolve() {
-	c, b := f.c, f.b
-	follower := f.replica >= 0
 	for i := range f.reads {
 		r := &f.reads[i]
-		a := &r.asked
-		t := c.image.TopicByName(a.Topic)
-		if f.byID() {
-			if t = c.image.TopicByID(a.ID); t == nil {
-				r.code = kerr.UnknownTopicID.Code
-				continue
-			}
-		}
-		name := a.Topic
-		if t != nil {
-			name = t.Name
-		}
-		r.topic = name
-		switch {
-		case follower && !c.allowed(auth.ClusterAction, auth.Cluster, auth.ClusterName),
-			!follower && !c.allowed(auth.Read, auth.Topic, name):
-			r.code = kerr.TopicAuthorizationFailed.Code
-		case t == nil || a.Index < 0 || int(a.Index) >= len(t.Partitions):
-			r.code = kerr.UnknownTopicOrPartition.Code
-		case a.MaxBytes < 0:
-			r.code = kerr.UnknownServerError.Code
-		default:
-			if r.part = b.replicas.get(t.ID, a.Index); r.part == nil {
-				r.code = b.absent(t.ID, a.Index)
-			}
-		}
+		r.code, r.absent = f.find(r)
 	}
+	slices.SortStableFunc(f.reads, func(a, b fetchRead) int { return a.rank() - b.rank() })
+}
+
+// rank is the order of the answer: what was read, the ids that nobody has, the
+// rest that is not there.
+func (r *fetchRead) rank() int {
+	switch {
+	case !r.absent:
+		return 0
+	case r.code == kerr.UnknownTopicID.Code:
+		return 1
+	}
+	return 2
+}
+
+func (f *fetching) find(r *fetchRead) (code int16, absent bool) {
+	c, a := f.c, &r.asked
+	var t *image.Topic
+	name := a.Topic
+	if f.byID() {
+		if t = c.image.TopicByID(a.ID); t != nil {
+			r.name, name = t.Name, t.Name
+		} else if name = a.Name; name == "" {
+			return kerr.UnknownTopicID.Code, true
+		}
+	} else {
+		t = c.image.TopicByName(name)
+	}
+	switch follower := f.replica >= 0; {
+	case follower && !c.allowed(auth.ClusterAction, auth.Cluster, auth.ClusterName), !follower && !c.allowed(auth.Read, auth.Topic, name):
+		return kerr.TopicAuthorizationFailed.Code, true
+	case t == nil && f.byID() && c.image.TopicByName(name) != nil:
+		// A session goes on with the name that an id stood for, and that topic
+		// was made anew.
+		return kerr.InconsistentTopicID.Code, false
+	case t == nil || a.Index < 0 || int(a.Index) >= len(t.Partitions):
+		return kerr.UnknownTopicOrPartition.Code, true
+	}
+	if r.part = f.b.replicas.get(t.ID, a.Index); r.part == nil {
+		return f.b.absent(t.ID, a.Index), false
+	}
+	return 0, false
 }
 
 func (f *fetching) request(r *fetchRead, maxBytes int64, minOne bool) partition.ReadRequest {
@@ -195,16 +216,32 @@ func (f *fetching) request(r *fetchRead, maxBytes int64, minOne bool) partition.
 	return q
 }
 
+// waits says whether what was read is too little to be answered at once.
+func (f *fetching) waits() bool {
+	found, asked := int64(0), false
+	for i := range f.reads {
+		r := &f.reads[i]
+		switch {
+		case r.absent:
+			continue
+		case r.code != 0 || r.err != nil || r.found.Diverging != nil:
+			return false
+		}
+		asked = true
+		found += int64(r.found.Records.Len())
+	}
+	return asked && found < f.minBytes
+}
+
 // available estimates how many bytes a read would find. settled says that the
 // answer is not to wait, whatever their number: something is refused.
 func (f *fetching) available() (found int64, settled bool) {
 	for i := range f.reads {
 		r := &f.reads[i]
-		if r.code != 0 {
-			return found, true
+		if r.absent {
+			continue
 		}
-		q := f.request(r, int64(r.asked.MaxBytes), false)
-		n, err := r.part.Available(q)
+		n, err := r.part.Available(f.request(r, int64(r.asked.MaxBytes), false))
 		if err != nil {
 			return found, true
 		}
@@ -218,13 +255,16 @@ func (f *fetching) available() (found int64, settled bool) {
 func (f *fetching) wait() {
 	w := partition.NewWaiter()
 	for i := range f.reads {
-		r := &f.reads[i]
-		q := f.request(r, 0, false)
-		r.part.Watch(w, q.Interest())
+		if r := &f.reads[i]; !r.absent {
+			q := f.request(r, 0, false)
+			r.part.Watch(w, q.Interest())
+		}
 	}
 	defer func() {
 		for i := range f.reads {
-			f.reads[i].part.Unwatch(w)
+			if !f.reads[i].absent {
+				f.reads[i].part.Unwatch(w)
+			}
 		}
 	}()
 	f.c.Waiting()
@@ -253,17 +293,26 @@ func (f *fetching) read() {
 		if r.code != 0 {
 			continue
 		}
-		limit := min(int64(r.asked.MaxBytes), max(left, 0))
-		r.found, r.err = r.part.Read(f.request(r, limit, minOne))
+		limit := min(int64(r.asked.MaxBytes), left)
+		r.found, r.err = r.part.Read(f.request(r, max(limit, 0), minOne || limit < 0))
 		if r.err != nil {
 			continue
 		}
 		n := int64(r.found.Records.Len())
+		if limit < 0 && n > 0 {
+			// Kafka fails on a negative limit, but only where there is something
+			// to read.
+			r.found.Records.Release()
+			r.found, r.err = partition.ReadResult{}, errNegativeLimit
+			n = 0
+		}
 		if n > 0 {
 			minOne = false
 		}
-		left -= n
-		f.followed(r)
+		left = max(left-n, 0)
+		if r.err == nil {
+			f.followed(r)
+		}
 	}
 }
 
@@ -284,7 +333,7 @@ func (f *fetching) answer() wire.Reply {
 	for i := range f.reads {
 		r := &f.reads[i]
 		res := &results[i]
-		res.Key, res.Send = r.asked.Key, true
+		res.Key, res.Name, res.Send = r.asked.Key, r.name, true
 		res.HighWatermark, res.LogStart = -1, -1
 		if r.code != 0 || r.err != nil {
 			res.Error = true
@@ -343,7 +392,7 @@ func (f *fetching) add(resp *wire.FetchResponse, r *fetchRead, named *nodes) {
 	switch {
 	case r.code != 0:
 		p.ErrorCode = r.code
-		if f.c.Version >= 4 {
+		if r.absent {
 			p.AbortedTransactions = []wire.FetchAborted{}
 		}
 	case r.err != nil:
@@ -368,7 +417,9 @@ func (f *fetching) add(resp *wire.FetchResponse, r *fetchRead, named *nodes) {
 	if f.c.Version >= 16 && (p.ErrorCode == kerr.NotLeaderForPartition.Code || p.ErrorCode == kerr.FencedLeaderEpoch.Code) {
 		if leader, epoch, ok := f.b.leaderOf(f.c, key.Topic, key.ID, key.Index); ok {
 			p.CurrentLeader = &wire.FetchCurrentLeader{LeaderID: leader, LeaderEpoch: epoch}
-			named.add(leader)
+			if f.replica < 0 {
+				named.add(leader)
+			}
 		}
 	}
 	t.Partitions = append(t.Partitions, p)
@@ -377,7 +428,31 @@ func (f *fetching) add(resp *wire.FetchResponse, r *fetchRead, named *nodes) {
 func (f *fetching) release() {
 	for i := range f.reads {
 		f.reads[i].found.Records.Release()
+		f.reads[i].found, f.reads[i].err = partition.ReadResult{}, nil
 	}
+}
+
+// errNegativeLimit is a limit in bytes that is below zero.
+var errNegativeLimit = errors.New("a fetch of less than nothing")
+
+// refuseEach refuses the request in each of its partitions, which is where
+// clients below version 13 look, and in the whole.
+func (f *fetching) refuseEach(code int16) wire.Reply {
+	resp := wire.FetchResponse{ErrorCode: code, SessionID: f.req.SessionID}
+	if f.c.Version < 13 {
+		for i := range f.req.Topics {
+			rt := &f.req.Topics[i]
+			t := wire.FetchTopic{Topic: rt.Topic}
+			for j := range rt.Partitions {
+				p := wire.NewFetchPartition(rt.Partitions[j].Partition)
+				p.ErrorCode, p.AbortedTransactions = code, []wire.FetchAborted{}
+				p.HighWatermark, p.LastStableOffset, p.LogStartOffset = -1, -1, -1
+				t.Partitions = append(t.Partitions, p)
+			}
+			resp.Topics = append(resp.Topics, t)
+		}
+	}
+	return wire.Reply{Body: wire.EncodeFetch(&resp, f.c.Version)}
 }
 
 func (f *fetching) refuse(code int16) wire.Reply {

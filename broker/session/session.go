@@ -64,6 +64,8 @@ type Key struct {
 // Partition is what a client asks of one partition.
 type Partition struct {
 	Key
+	// Name is what ID stood for when it was first resolved: the session goes on by it after the id is gone. "" by name.
+	Name               string
 	CurrentLeaderEpoch batch.LeaderEpoch
 	FetchOffset        batch.Offset
 	LastFetchedEpoch   batch.LeaderEpoch
@@ -92,6 +94,7 @@ func Unique(ps []Partition) []Partition {
 // Result is what was found for a partition.
 type Result struct {
 	Key
+	Name          string // of the topic, where ID was resolved
 	HighWatermark batch.Offset
 	LogStart      batch.Offset
 	Bytes         int  // of records
@@ -108,6 +111,13 @@ type cached struct {
 	highWatermark batch.Offset // as last sent; -1 so that it is sent
 	logStart      batch.Offset
 	before, after *cached // in the order in which they are read
+}
+
+// learn keeps the first name that an id was resolved to.
+func (c *cached) learn(name string) {
+	if c.Name == "" {
+		c.Name = name
+	}
 }
 
 // session is one client's.
@@ -201,6 +211,7 @@ func (s *Shard) Open(r OpenRequest) int32 {
 			panic(fmt.Sprintf("session: result %d is for %v, not for %v", i, f.Key, p.Key))
 		}
 		c := &cached{Partition: p, highWatermark: f.HighWatermark, logStart: f.LogStart}
+		c.learn(f.Name)
 		if f.Error {
 			c.highWatermark = batch.NoOffset
 		}
@@ -287,6 +298,7 @@ func (s *Shard) Continue(r ContinueRequest) (ps []Partition, open bool, err erro
 	was := len(x.parts)
 	for _, p := range r.Partitions {
 		if c := x.parts[p.Key]; c != nil {
+			p.Name = c.Name
 			c.Partition = p
 			continue
 		}
@@ -336,6 +348,7 @@ func (s *Shard) Finish(id, epoch int32, results []Result) error {
 		}
 		r.Send = r.Bytes > 0 || r.HighWatermark != c.highWatermark || r.LogStart != c.logStart || r.Preferred || r.Error || r.Diverging
 		c.highWatermark, c.logStart = r.HighWatermark, r.LogStart
+		c.learn(r.Name)
 		if r.Error {
 			c.highWatermark = batch.NoOffset // so that it is sent when the error is over
 		}

@@ -337,3 +337,43 @@ func BenchmarkIncremental(b *testing.B) {
 		epoch = next(epoch)
 	}
 }
+
+// TestNamesAreKept: the first name that a topic id stood for stays with the
+// session, through answers without one and through changes of what is asked.
+func TestNamesAreKept(t *testing.T) {
+	s := New(DefaultSlots)[0]
+	p := Partition{Key: Key{ID: [16]byte{1}}, MaxBytes: 100}
+	late := Partition{Key: Key{ID: [16]byte{2}}, MaxBytes: 100}
+	id := s.Open(OpenRequest{TopicIDs: true, Partitions: []Partition{p, late}, Results: []Result{{Key: p.Key, Name: "first"}, {Key: late.Key, Error: true}}})
+	epoch := int32(0)
+	next := func(changed []Partition, names ...string) []string {
+		t.Helper()
+		epoch++
+		ps, open, err := s.Continue(ContinueRequest{ID: id, Epoch: epoch, TopicIDs: true, Partitions: changed})
+		if err != nil || !open || len(ps) != 2 {
+			t.Fatalf("epoch %d: %v %v %v", epoch, ps, open, err)
+		}
+		var rs []Result
+		for i, p := range ps {
+			rs = append(rs, Result{Key: p.Key, Name: names[i]})
+		}
+		if err := s.Finish(id, epoch, rs); err != nil {
+			t.Fatal(err)
+		}
+		return []string{ps[0].Name, ps[1].Name}
+	}
+	for _, c := range []struct {
+		changed []Partition
+		names   []string
+		want    []string
+	}{
+		{nil, []string{"", ""}, []string{"first", ""}},
+		{[]Partition{p}, []string{"", "late"}, []string{"first", ""}},
+		{nil, []string{"other", "other"}, []string{"first", "late"}},
+		{[]Partition{late}, []string{"", ""}, []string{"first", "late"}},
+	} {
+		if got := next(c.changed, c.names...); !slices.Equal(got, c.want) {
+			t.Errorf("epoch %d: %q, want %q", epoch, got, c.want)
+		}
+	}
+}
