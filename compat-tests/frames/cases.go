@@ -17,6 +17,7 @@ func Cases() []Case {
 	all = append(all, groupAdminCases()...)
 	all = append(all, offsetCases()...)
 	all = append(all, produceCases()...)
+	all = append(all, fetchCases()...)
 	return all
 }
 
