@@ -17,6 +17,7 @@ func groupCases() []Case {
 	all = append(all, syncCases()...)
 	all = append(all, beatCases()...)
 	all = append(all, leaveCases()...)
+	all = append(all, malformedGroupCases()...)
 	return all
 }
 
@@ -219,6 +220,75 @@ func joinCases() []Case {
 			w2.end()
 			w3.end()
 		})},
+		{API: api, Name: "members that change", Run: withMembers(api, func(c *cast) {
+			a, b := c.member("g", "a", "x:a", "y:a"), c.member("g", "b", "x:b", "y:b")
+			settle(a, b)
+			b.protocols = []string{"z:b"}
+			b.join("nothing in common any more").end()
+			b.protocols, b.protocolType = []string{"x:b"}, "connect"
+			b.join("another type").end()
+			b.protocols, b.protocolType = []string{"y:b"}, "consumer"
+			w := b.join("only the second protocol").holds()
+			a.protocols = []string{"x:a"}
+			a.join("the leader without it").end()
+			a.protocols = []string{"x:a", "y:new"}
+			a.join("the leader with it").end()
+			w.end()
+			c.describe("completing", "g")
+			assign(a, b)
+			c.describe("stable", "g")
+			a.leave("leave")
+			b.leave("leave")
+			d := c.member("g", "d")
+			d.protocolType = "connect"
+			settle(d)
+			c.describe("another type of group", "g")
+			d.session, d.balance = 10000, 20000
+			d.join("with other timeouts").end()
+			d.session = 1
+			d.join("with a bad session timeout").end()
+		})},
+		{API: api, Name: "a protocol twice", From: 9, Run: withMembers(api, func(c *cast) {
+			a := c.member("g", "a", "x:first", "x:second")
+			a.enter("join").holds()
+		})},
+		{API: api, Name: "pending members refused", From: 4, Run: withMembers(api, func(c *cast) {
+			a, b := c.member("g", "a"), c.member("g", "b")
+			settle(a)
+			b.join("for an id").end()
+			id := b.id
+			b.protocols = []string{"sticky:b"}
+			b.join("nothing in common").end()
+			b.protocols, b.protocolType = []string{"range:b"}, "connect"
+			b.join("another type").end()
+			b.protocolType = "consumer"
+			w := b.join("as it should").holds()
+			a.join("the leader").end()
+			w.end()
+			if b.id != id {
+				c.Fail("the id changed from %s to %s", id, b.id)
+			}
+			d := c.member("g", "d")
+			d.join("for an id, not used").end()
+			a.sync("assign", "a=x", "a=y", "b=z").end()
+			b.sync("sync").end()
+			d.leave("leave")
+			d.join("after leaving").end()
+		})},
+		{API: api, Name: "offsets but no members", Run: withTopic(api, func(c *cast) {
+			c.Do(8, c.commitRequest("g", "t/0"))
+			a := c.member("g", "a")
+			a.id, a.generation = "stranger", 0
+			a.join("a strange id").end()
+			a.beat("heartbeat")
+			a.sync("sync").end()
+			a.leave("leave")
+			a.id = ""
+			a.enter("join").end()
+			assign(a)
+			c.describe("stable", "g")
+			c.fetched("offsets", "g", "t")
+		})},
 		{API: api, Name: "a second join while the first waits", From: 5, To: 5, Run: withMembers(api, func(c *cast) {
 			a, b := c.member("g", "a"), c.member("g", "b")
 			settle(a)
@@ -322,6 +392,44 @@ func staticCases() []Case {
 			if a.conn != nil {
 				c.describe("in the end", "g")
 			}
+		})},
+		{API: api, Name: "static leader that changes", From: 5, Run: withMembers(api, func(c *cast) {
+			a, b := c.static("g", "a", "i", "x:a", "y:a"), c.static("g", "b", "j", "x:b", "y:b")
+			settle(a, b)
+			a.id, a.protocols = "", []string{"x:new", "y:a"}
+			a.join("restarted with other metadata").end()
+			a.sync("sync").end()
+			b.sync("the follower").end()
+			swapped := *a
+			swapped.instance = b.instance
+			swapped.join("the instance of another").end()
+			bare := *b
+			bare.instance = nil
+			bare.join("the follower without its instance").end()
+			b.beat("heartbeat")
+			c.describe("after that", "g")
+			a.id, a.protocolType = "", "connect"
+			a.join("restarted with another type").end()
+			a.protocolType, a.protocols = "consumer", []string{"z:a"}
+			a.join("restarted with nothing in common").end()
+			b.beat("heartbeat")
+		})},
+		{API: api, Name: "static sessions", From: 9, Run: withMembers(api, func(c *cast) {
+			a, b := c.static("g", "a", "i"), c.static("g", "b", "j")
+			a.session, b.session = 6000, 60000
+			settle(a, b)
+			time.Sleep(5 * time.Second)
+			a.id = ""
+			a.join("restarted in time").end() // which starts its session anew
+			time.Sleep(1500 * time.Millisecond)
+			b.beat("nobody is gone")
+			time.Sleep(5500 * time.Millisecond)
+			b.beat("the other is gone")
+			b.join("alone").end()
+			a.id = ""
+			w := a.join("back as somebody new").holds()
+			b.join("with it").end()
+			w.end()
 		})},
 		{API: api, Name: "static follower", From: 5, Run: withMembers(api, func(c *cast) {
 			a, b := c.static("g", "a", "i"), c.static("g", "b", "j")
