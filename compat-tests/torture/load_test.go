@@ -307,7 +307,7 @@ func (w *world) create(ctx context.Context, admin *kadm.Client, name string, par
 func (w *world) remove(ctx context.Context, admin *kadm.Client, name string) {
 	before := w.killCount()
 	var r *Register[int32]
-	w.locked(func() { r = w.topics[name]; r.Begin(0); delete(w.configs, name) })
+	w.locked(func() { r = w.topics[name]; r.Begin(0) })
 	resp, err := admin.DeleteTopic(ctx, name)
 	if err == nil {
 		err = resp.Err
@@ -322,7 +322,7 @@ func (w *world) remove(ctx context.Context, admin *kadm.Client, name string) {
 		w.failed("delete topic", err)
 		return
 	}
-	w.locked(func() { r.Ack(0); w.counts["topics deleted"]++ })
+	w.locked(func() { r.Ack(0); delete(w.configs, name); w.counts["topics deleted"]++ })
 }
 
 func (w *world) alter(ctx context.Context, admin *kadm.Client, name, value string) {

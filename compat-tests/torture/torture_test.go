@@ -38,6 +38,71 @@ const loadPartitions = 3
 func TestKill(t *testing.T) {
 	seed := number(t, "MILLRACE_TORTURE_SEED", 1)
 	kills := int(number(t, "MILLRACE_TORTURE_KILLS", 24))
+	w, log, err := campaign(t, seed, kills, nil)
+	if err != nil {
+		t.Errorf("%v", err)
+	}
+	for i, p := range w.problems {
+		if i == 30 {
+			t.Errorf("and %d more", len(w.problems)-i)
+			break
+		}
+		t.Error(p)
+	}
+	if t.Failed() {
+		t.Logf("the broker's log ends:\n%s", log)
+	}
+
+	// An idle world would pass everything above.
+	floors := map[string]int{"records acknowledged": 300 * kills, "commits of classic-group": kills, "commits of next-group": kills,
+		"commits of number-group": 10 * kills, "topics created": kills, "configs changed": kills,
+		"records read by classic-group": 100 * kills, "records read by next-group": 100 * kills}
+	for _, kind := range slices.Sorted(maps.Keys(floors)) {
+		if w.counts[kind] < floors[kind] {
+			t.Errorf("%s: only %d", kind, w.counts[kind])
+		}
+	}
+}
+
+// TestKillNotices damages the broker's files while it is down, as a broker would that had not written what it
+// acknowledged: the judgement must say so.
+func TestKillNotices(t *testing.T) {
+	cut := ""
+	w, _, err := campaign(t, 5, 2, func(dir string) error {
+		if cut != "" {
+			return nil
+		}
+		logs, err := filepath.Glob(filepath.Join(dir, "load-0-*", "*.log"))
+		if err != nil {
+			return err
+		}
+		size := int64(0)
+		for _, l := range logs {
+			info, err := os.Stat(l)
+			if err != nil {
+				return err
+			}
+			if info.Size() > size {
+				cut, size = l, info.Size()
+			}
+		}
+		if size < 2000 {
+			return fmt.Errorf("no log of load-0 holds enough to cut: %v", logs)
+		}
+		return os.Truncate(cut, size-1000)
+	})
+	t.Logf("cut the end of %s; noticed: %v, %d problems, first %.300v", cut, err, len(w.problems), w.problems)
+	if cut == "" {
+		t.Fatal("nothing was cut")
+	}
+	if err == nil && len(w.problems) == 0 {
+		t.Error("the loss of acknowledged records was not noticed")
+	}
+}
+
+// campaign is one run: load, kills, judgement. The files may be sabotaged while the broker is down. It returns what it
+// knows and the end of the broker's log; an error is a broker that does not start or stop as it must.
+func campaign(t *testing.T, seed uint64, kills int, sabotage func(dir string) error) (w *world, log string, err error) {
 	t.Logf("seed %d, %d kills", seed, kills)
 	addr, err := launch.FreeAddress()
 	if err != nil {
@@ -48,8 +113,11 @@ func TestKill(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { broker.Kill() })
-	w := newWorld(broker.Bootstrap, seed)
+	defer func() {
+		broker.Kill()
+		log = broker.Log()
+	}()
+	w = newWorld(broker.Bootstrap, seed)
 	topics := []string{"load-0", "load-1"}
 	if err := w.prepare(t.Context(), topics); err != nil {
 		t.Fatal(err)
@@ -75,52 +143,70 @@ func TestKill(t *testing.T) {
 	run(func() error { return w.commitNumbers(load, "number-group", topics[0], loadPartitions) })
 	run(func() error { return w.administer(load) })
 
-	broker = w.torture(t, broker, options, kills)
+	restart := func() (err error) {
+		var next *launch.Broker
+		if next, err = launch.Start(options); err == nil {
+			broker = next
+		}
+		return err
+	}
+	rng := w.rng(1)
+	for w.killCount() < kills && err == nil {
+		time.Sleep(200*time.Millisecond + upTo(rng, 3*time.Second))
+		select {
+		case <-broker.Exited():
+			err = fmt.Errorf("the broker ended by itself:\n%s", broker.Log())
+			continue
+		default:
+		}
+		broker.Kill()
+		w.locked(func() { w.kills++ })
+		if sabotage != nil {
+			if err := sabotage(options.Dir); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// Every fourth restart is itself killed, at some moment of starting.
+		if rng.IntN(4) == 0 {
+			early, err := launch.Begin(options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(upTo(rng, 200*time.Millisecond))
+			early.Kill()
+			w.locked(func() { w.kills++ })
+		}
+		time.Sleep(upTo(rng, 100*time.Millisecond))
+		if err = restart(); err != nil {
+			err = fmt.Errorf("restart after kill %d: %w", w.killCount(), err)
+		}
+	}
 	stop()
 	wg.Wait()
+	for _, r := range w.records {
+		w.counts["records acknowledged"] += r.AckedCount()
+	}
 	t.Logf("acknowledged: %v", w.counts)
 	t.Logf("refused or unanswered: %v", w.errs)
+	if err != nil {
+		return w, log, err
+	}
 
 	// Once more without a warning, and then with one: what is stored must be right after both.
 	broker.Kill()
-	if broker, err = launch.Start(options); err != nil {
-		t.Fatal(err)
+	if err := restart(); err != nil {
+		return w, log, err
 	}
-	w.verify(t, topics)
+	if err := w.verify(t.Context(), topics); err != nil {
+		return w, log, err
+	}
 	if err := broker.Stop(); err != nil {
-		t.Errorf("a clean stop: %v", err)
+		return w, log, fmt.Errorf("a clean stop: %w", err)
 	}
-	if broker, err = launch.Start(options); err != nil {
-		t.Fatal(err)
+	if err := restart(); err != nil {
+		return w, log, err
 	}
-	w.verify(t, topics)
-	for i, p := range w.problems {
-		if i == 30 {
-			t.Errorf("and %d more", len(w.problems)-i)
-			break
-		}
-		t.Error(p)
-	}
-	if t.Failed() {
-		t.Logf("the broker's log ends:\n%s", broker.Log())
-	}
-
-	// An idle world would pass everything above.
-	records := 0
-	for _, r := range w.records {
-		records += r.AckedCount()
-	}
-	t.Logf("%d records acknowledged", records)
-	floors := map[string]int{"commits of classic-group": kills, "commits of next-group": kills, "commits of number-group": 10 * kills,
-		"topics created": kills, "configs changed": kills, "records read by classic-group": 100 * kills, "records read by next-group": 100 * kills}
-	if records < 300*kills {
-		t.Errorf("only %d records were acknowledged", records)
-	}
-	for _, kind := range slices.Sorted(maps.Keys(floors)) {
-		if w.counts[kind] < floors[kind] {
-			t.Errorf("%s: only %d", kind, w.counts[kind])
-		}
-	}
+	return w, log, w.verify(t.Context(), topics)
 }
 
 // prepare creates the topics that are loaded. Small segments make the broker roll some.
@@ -140,50 +226,20 @@ func (w *world) prepare(ctx context.Context, topics []string) error {
 	return nil
 }
 
-// torture kills and restarts. Every fourth restart is itself killed, at some moment of starting.
-func (w *world) torture(t *testing.T, broker *launch.Broker, options launch.Options, kills int) *launch.Broker {
-	rng := w.rng(1)
-	for w.killCount() < kills {
-		time.Sleep(200*time.Millisecond + upTo(rng, 3*time.Second))
-		select {
-		case <-broker.Exited():
-			t.Fatalf("the broker ended by itself:\n%s", broker.Log())
-		default:
-		}
-		broker.Kill()
-		w.locked(func() { w.kills++ })
-		if rng.IntN(4) == 0 {
-			early, err := launch.Begin(options)
-			if err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(upTo(rng, 200*time.Millisecond))
-			early.Kill()
-			w.locked(func() { w.kills++ })
-		}
-		time.Sleep(upTo(rng, 100*time.Millisecond))
-		var err error
-		if broker, err = launch.Start(options); err != nil {
-			t.Fatalf("restart after kill %d: %v", w.killCount(), err)
-		}
-	}
-	return broker
-}
-
 // verify reads everything back and judges it.
-func (w *world) verify(t *testing.T, topics []string) {
-	ctx, cancel := context.WithTimeout(t.Context(), opLimit)
+func (w *world) verify(ctx context.Context, topics []string) error {
+	ctx, cancel := context.WithTimeout(ctx, opLimit)
 	defer cancel()
 	client, err := w.client()
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	defer client.Close()
 	admin := kadm.NewClient(client)
 	for _, topic := range topics {
 		stored, err := w.readAll(ctx, admin, topic)
 		if err != nil {
-			t.Fatalf("reading %s: %v", topic, err)
+			return fmt.Errorf("reading %s: %w", topic, err)
 		}
 		for _, p := range w.records[topic].Check(stored) {
 			w.problem("%s", p)
@@ -197,8 +253,9 @@ func (w *world) verify(t *testing.T, topics []string) {
 		w.look(ctx, admin, name)
 	}
 	if len(w.errs) != before {
-		t.Errorf("not everything could be looked up: %v", w.errs)
+		return fmt.Errorf("not everything could be looked up: %v", w.errs)
 	}
+	return nil
 }
 
 // readAll reads a topic from the start to its end.
