@@ -87,21 +87,7 @@ func wholeBatches(b []byte) []byte {
 
 // Watch is part of coordinator.Log.
 func (l *coordinatorLog) Watch(wake func()) (stop func()) {
-	w := partition.NewWaiter()
+	w := partition.NewCaller(wake)
 	l.part.Watch(w, partition.OnHighWatermark)
-	done := make(chan struct{})
-	go func() {
-		for {
-			select {
-			case <-w.C():
-				wake()
-			case <-done:
-				return
-			}
-		}
-	}()
-	return func() {
-		l.part.Unwatch(w)
-		close(done)
-	}
+	return func() { l.part.Unwatch(w) }
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 	"unicode/utf16"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -11,6 +12,8 @@ import (
 	"go.uber.org/zap"
 
 	"millrace/broker/coordinator"
+	"millrace/broker/group"
+	"millrace/broker/machine"
 	"millrace/controller/image"
 	"millrace/storage/batch"
 )
@@ -172,7 +175,7 @@ func (s *coordinators) imageChanged(img *image.Image, delta *image.Delta) {
 	if topic != nil {
 		for _, p := range topic.Partitions {
 			shard := s.shards[p.Index]
-			if shard != nil && (p.Leader != b.nodeID || p.LeaderEpoch != s.epochs[p.Index]) {
+			if shard != nil && (!b.leads(img, p) || p.LeaderEpoch != s.epochs[p.Index]) {
 				stopped = append(stopped, shard)
 				delete(s.shards, p.Index)
 				shard = nil
@@ -182,7 +185,7 @@ func (s *coordinators) imageChanged(img *image.Image, delta *image.Delta) {
 				continue
 			}
 			part := b.replicas.get(topic.ID, p.Index)
-			if p.Leader != b.nodeID || part == nil {
+			if part == nil || !b.leads(img, p) {
 				continue
 			}
 			s.shards[p.Index] = coordinator.NewShard(coordinator.Options{
@@ -203,6 +206,18 @@ func (s *coordinators) imageChanged(img *image.Image, delta *image.Delta) {
 	for _, shard := range kept {
 		shard.ImageChanged(img, delta)
 	}
+}
+
+// newGroupMachine makes the machine of a coordinator's shard.
+func (b *Broker) newGroupMachine() machine.Machine {
+	ms := func(key string) time.Duration { return time.Duration(b.config.Long(key)) * time.Millisecond }
+	return group.New(group.Config{
+		MinSessionTimeout: ms("group.min.session.timeout.ms"), MaxSessionTimeout: ms("group.max.session.timeout.ms"),
+		InitialRebalanceDelay: ms("group.initial.rebalance.delay.ms"), MaxSize: int(b.config.Int("group.max.size")),
+		OffsetsRetention:       time.Duration(b.config.Int("offsets.retention.minutes")) * time.Minute,
+		RetentionCheckInterval: ms("offsets.retention.check.interval.ms"),
+		OffsetMetadataMaxBytes: int(b.config.Int("offset.metadata.max.bytes")),
+	})
 }
 
 // removeTopic ends the shards of a deleted __consumer_offsets.

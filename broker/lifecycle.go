@@ -9,15 +9,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
 	"millrace/broker/auth"
 	"millrace/broker/coordinator"
-	"millrace/broker/group"
-	"millrace/broker/machine"
 	"millrace/broker/partition"
 	"millrace/controller"
 	"millrace/controller/config"
@@ -25,7 +21,6 @@ import (
 	"millrace/controller/raftlog"
 	"millrace/storage"
 	"millrace/storage/disk"
-	"millrace/wire"
 )
 
 // metadataVersion is the range of metadata.version this broker stands for
@@ -68,7 +63,6 @@ func start(ctx context.Context, o Options) (b *Broker, err error) {
 	if err := b.publisher.catchUp(ctx, src); err != nil {
 		return b, fmt.Errorf("waiting for the cluster's metadata: %w", err)
 	}
-	b.putAsideStrays()
 	if err := b.makeServer(ctx); err != nil {
 		return b, err
 	}
@@ -76,6 +70,9 @@ func start(ctx context.Context, o Options) (b *Broker, err error) {
 	if err := b.register(ctx); err != nil {
 		return b, err
 	}
+	// Now that all there was before the registration is applied, what is left over
+	// belongs to nothing.
+	b.replicas.putAsideStrays()
 	if err := b.settle(ctx); err != nil {
 		return b, err
 	}
@@ -141,7 +138,7 @@ func (b *Broker) openStore(o Options) error {
 	}
 	store, err := storage.Open(storage.StoreOptions{
 		Dirs: b.config.LogDirs(), FS: fs, Now: b.now, Logger: b.log.Named("storage"),
-		NodeID: b.nodeID,
+		NodeID: b.nodeID, ProducerExpireMs: b.config.Long("producer.id.expiration.ms"),
 	})
 	if err != nil {
 		return err
@@ -188,47 +185,13 @@ func (b *Broker) background(f func(ctx context.Context)) {
 	}()
 }
 
-// register tells the cluster of this broker's new life and waits until the
-// image that says so is applied. The new broker epoch ends every leadership
-// held under the old one.
-func (b *Broker) register(ctx context.Context) error {
-	req := kmsg.NewPtrBrokerRegistrationRequest()
-	req.Version = req.MaxVersion()
-	req.BrokerID, req.ClusterID = b.nodeID, b.applied().ClusterID()
-	req.IncarnationID = b.incarnation
-	req.Rack = b.config.Rack()
-	req.PreviousBrokerEpoch = b.store.PreviousBrokerEpoch()
-	req.LogDirs = b.store.DirectoryIDs()
-	for i := range b.listeners {
-		if b.listeners[i].kind == onBroker {
-			req.Listeners = append(req.Listeners, b.listeners[i].registered())
-		}
-	}
-	for _, f := range b.features {
-		bf := kmsg.NewBrokerRegistrationRequestFeature()
-		bf.Name, bf.MinSupportedVersion, bf.MaxSupportedVersion = f.name, f.min, f.max
-		req.Features = append(req.Features, bf)
-	}
-	got, err := b.change(ctx, "", req, startTimeout)
-	if err != nil {
-		return fmt.Errorf("registering with the controller: %w", err)
-	}
-	resp := got.(*kmsg.BrokerRegistrationResponse)
-	if err := kerr.ErrorForCode(resp.ErrorCode); err != nil {
-		return fmt.Errorf("registering with the controller: %w", err)
-	}
-	b.brokerEpoch.Store(resp.BrokerEpoch)
-	b.store.SetBrokerEpoch(resp.BrokerEpoch)
-	return nil
-}
-
 // settle does what remains once the broker is registered, all at the same time:
 // the first heartbeat, which ends the fence; the first block of producer ids,
 // which the controller decides with it in one entry; and the file that says
 // whose the data directories are.
 func (b *Broker) settle(ctx context.Context) error {
 	tasks := []func() error{
-		func() error { return b.heartbeat1(ctx, startTimeout) },
+		func() error { return b.beat(ctx, startTimeout) },
 		func() error {
 			if err := b.producerIDs.fill(ctx); err != nil {
 				return fmt.Errorf("waiting for producer ids: %w", err)
@@ -246,34 +209,6 @@ func (b *Broker) settle(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// heartbeat1 sends one heartbeat to the controller and waits for what it
-// changes: the first one ends the fence.
-func (b *Broker) heartbeat1(ctx context.Context, timeout time.Duration) error {
-	req := kmsg.NewPtrBrokerHeartbeatRequest()
-	req.Version = req.MaxVersion()
-	req.BrokerID, req.BrokerEpoch, req.CurrentMetadataOffset = b.nodeID, b.brokerEpoch.Load(), b.applied().Offset()
-	got, err := b.change(ctx, "", req, timeout)
-	if err != nil {
-		return fmt.Errorf("telling the controller that this broker lives: %w", err)
-	}
-	return kerr.ErrorForCode(got.(*kmsg.BrokerHeartbeatResponse).ErrorCode)
-}
-
-func (b *Broker) heartbeats(ctx context.Context) {
-	tick := time.NewTicker(millis(b.config.Int("broker.heartbeat.interval.ms")))
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			if err := b.heartbeat1(ctx, millis(b.config.Int("broker.session.timeout.ms"))); err != nil && ctx.Err() == nil {
-				b.log.Warn("a heartbeat to the controller failed", zap.Error(err))
-			}
-		}
-	}
-}
-
 // awaitCoordinators waits until every shard has loaded.
 func (b *Broker) awaitCoordinators(ctx context.Context) error {
 	for _, shard := range b.coordinators.all() {
@@ -284,57 +219,9 @@ func (b *Broker) awaitCoordinators(ctx context.Context) error {
 	return nil
 }
 
-func (b *Broker) makeServer(ctx context.Context) error {
-	limits, err := b.connectionLimits(ctx, b.applied())
-	if err != nil {
-		return err
-	}
-	var reserved []string
-	for i := range b.listeners {
-		if l := &b.listeners[i]; l.kind == onController || l.name == b.config.InterBrokerListener() && len(b.listeners) > 1 {
-			reserved = append(reserved, l.name)
-		}
-	}
-	b.server = wire.NewServer(wire.ServerOptions{
-		Handler: dispatcher{b}, Logger: b.log.Named("wire"),
-		MaxRequestBytes:   b.config.Int("socket.request.max.bytes"),
-		Budget:            b.config.Long("queued.max.request.bytes"),
-		IdleTimeout:       time.Duration(b.config.Long("connections.max.idle.ms")) * time.Millisecond,
-		Limits:            limits,
-		ReservedListeners: reserved,
-		SendBuffer:        int(b.config.Int("socket.send.buffer.bytes")),
-		ReceiveBuffer:     b.receiveBuffer(),
-	})
-	return nil
-}
-
-// serve opens the network: who has connected before waited in the backlog.
-func (b *Broker) serve() {
-	for i := range b.listeners {
-		for _, socket := range b.listeners[i].sockets {
-			name := b.listeners[i].name
-			b.background(func(ctx context.Context) {
-				if err := b.server.Serve(ctx, name, socket); err != nil && ctx.Err() == nil {
-					b.fail(fmt.Errorf("listener %s: %w", name, err))
-				}
-			})
-		}
-	}
-}
-
-// receiveBuffer is socket.receive.buffer.bytes where it was set. A buffer of a
-// fixed size is one the system does not grow, and Kafka's default of 100 KiB
-// makes a Produce of 1 MiB take several round trips.
-func (b *Broker) receiveBuffer() int {
-	const name = "socket.receive.buffer.bytes"
-	if _, set := b.config.Set(name); !set {
-		return 0
-	}
-	return int(b.config.Int(name))
-}
-
-// stop ends a broker in the opposite order: the network drains, coordinators
-// and housekeeping end, the metadata closes, logs are flushed and marked clean.
+// stop ends a broker in the opposite order: the network drains, the publisher and
+// housekeeping end, then coordinators, the metadata closes, logs are flushed and
+// marked clean.
 // It is also the way out of a start that failed half-way.
 func (b *Broker) stop(clean bool) error {
 	var errs []error
@@ -350,9 +237,9 @@ func (b *Broker) stop(clean bool) error {
 			socket.Close() // those that were served are closed already
 		}
 	}
-	b.coordinators.stop()
 	b.halt()
-	b.tasks.Wait()
+	b.tasks.Wait() // the publisher among them: it makes no new coordinators now
+	b.coordinators.stop()
 	if b.controller != nil {
 		errs = append(errs, b.controller.Stop())
 	}
@@ -363,39 +250,4 @@ func (b *Broker) stop(clean bool) error {
 		errs = append(errs, b.store.Close(clean))
 	}
 	return errors.Join(errs...)
-}
-
-// putAsideStrays renames what lies in the data directories and is no replica of
-// this broker's, as Kafka does: it may be of a topic that was deleted while the
-// broker was down.
-func (b *Broker) putAsideStrays() {
-	for _, f := range b.store.Unopened() {
-		b.log.Warn("a partition on disk is not assigned to this broker: it is put aside", zap.String("topic", f.Topic), zap.Int32("partition", f.Partition))
-		if err := b.store.PutAside(f.Topic, f.Partition); err != nil {
-			b.log.Error("putting a stray partition aside failed", zap.String("topic", f.Topic), zap.Int32("partition", f.Partition), zap.Error(err))
-		}
-	}
-}
-
-// isOwnAddress says whether a configured controller address is this node's.
-func (b *Broker) isOwnAddress(a config.Address) bool {
-	for i := range b.listeners {
-		l := &b.listeners[i]
-		if l.kind == onController && l.port == a.Port {
-			return true
-		}
-	}
-	return false
-}
-
-// newGroupMachine makes the machine of a coordinator's shard.
-func (b *Broker) newGroupMachine() machine.Machine {
-	ms := func(key string) time.Duration { return time.Duration(b.config.Long(key)) * time.Millisecond }
-	return group.New(group.Config{
-		MinSessionTimeout: ms("group.min.session.timeout.ms"), MaxSessionTimeout: ms("group.max.session.timeout.ms"),
-		InitialRebalanceDelay: ms("group.initial.rebalance.delay.ms"), MaxSize: int(b.config.Int("group.max.size")),
-		OffsetsRetention:       time.Duration(b.config.Int("offsets.retention.minutes")) * time.Minute,
-		RetentionCheckInterval: ms("offsets.retention.check.interval.ms"),
-		OffsetMetadataMaxBytes: int(b.config.Int("offset.metadata.max.bytes")),
-	})
 }

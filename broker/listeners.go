@@ -159,3 +159,14 @@ func listenTCP(ctx context.Context, address string) (net.Listener, error) {
 	var lc net.ListenConfig
 	return lc.Listen(ctx, "tcp", address)
 }
+
+// isOwnAddress says whether a configured controller address is this node's.
+func (b *Broker) isOwnAddress(a config.Address) bool {
+	for i := range b.listeners {
+		l := &b.listeners[i]
+		if l.kind == onController && l.port == a.Port {
+			return true
+		}
+	}
+	return false
+}

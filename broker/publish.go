@@ -65,7 +65,7 @@ func (p *publisher) apply(u controller.Update) {
 		b.coordinators.removeTopic(t.Name)
 		b.replicas.removeTopic(t.Name, t.ID)
 	}
-	b.replicas.assign(u.Image, u.Delta.Topics)
+	b.replicas.assign(u.Image, u.Delta)
 	b.coordinators.imageChanged(u.Image, u.Delta)
 	p.current.Store(u.Image)
 

@@ -1,6 +1,8 @@
 package broker
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -63,49 +65,89 @@ func (r *replicas) configure(t *image.Topic, tc *config.TopicConfig) {
 }
 
 func (r *replicas) removeTopic(name string, id [16]byte) {
+	r.remove(name, func(k replicaKey) bool { return k.topic == id })
+}
+
+// remove gives up replicas of a topic and what they have on disk.
+func (r *replicas) remove(name string, which func(replicaKey) bool) {
 	r.mu.Lock()
 	var gone []*partition.Partition
 	for k, p := range r.at {
-		if k.topic == id {
+		if which(k) {
 			gone = append(gone, p)
 			delete(r.at, k)
 		}
 	}
+	maps.DeleteFunc(r.offline, func(k replicaKey, _ error) bool { return which(k) })
 	r.mu.Unlock()
 	for _, p := range gone {
 		p.Close()
 		if err := r.b.store.Delete(name, p.Index()); err != nil {
-			r.b.log.Error("a deleted partition's files stay behind", zap.String("topic", name), zap.Int32("partition", p.Index()), zap.Error(err))
+			r.b.log.Error("a partition that is no longer here leaves its files behind", zap.String("topic", name), zap.Int32("partition", p.Index()), zap.Error(err))
 		}
 	}
 }
 
-// assign brings the replicas of changed topics in line with the image:
-// followers first, then leaders.
-func (r *replicas) assign(img *image.Image, topics []string) {
+// assign brings the replicas in line with an image: those that are no longer
+// this broker's go, then come followers, then leaders.
+func (r *replicas) assign(img *image.Image, delta *image.Delta) {
+	topics := r.touched(img, delta)
+	for _, t := range topics {
+		r.remove(t.Name, func(k replicaKey) bool {
+			return k.topic == t.ID && int(k.index) < len(t.Partitions) && !hosts(t.Partitions[k.index], r.b.nodeID)
+		})
+	}
 	for _, leaders := range []bool{false, true} {
-		for _, name := range topics {
-			t := img.TopicByName(name)
-			if t == nil {
-				continue
-			}
+		for _, t := range topics {
 			for _, p := range t.Partitions {
-				if (p.Leader == r.b.nodeID) != leaders || !hosts(p, r.b.nodeID) {
-					continue
+				if r.b.leads(img, p) == leaders && hosts(p, r.b.nodeID) {
+					r.assignOne(img, t, p)
 				}
-				r.assignOne(img, t, p)
 			}
 		}
 	}
 }
 
-func hosts(p *image.Partition, node int32) bool {
-	for _, id := range p.Replicas {
-		if id == node {
-			return true
+// touched lists the topics that a change is of interest to: those that changed,
+// and those led here with a replica on another broker that has changed. A leader
+// takes nobody into the ISR who is not alive, and nobody's earlier life.
+func (r *replicas) touched(img *image.Image, delta *image.Delta) []*image.Topic {
+	var list []*image.Topic
+	for _, name := range delta.Topics {
+		if t := img.TopicByName(name); t != nil {
+			list = append(list, t)
 		}
 	}
-	return false
+	others := slices.DeleteFunc(slices.Clone(delta.Brokers), func(id int32) bool { return id == r.b.nodeID })
+	if len(others) == 0 {
+		return list
+	}
+	isOther := func(id int32) bool { return slices.Contains(others, id) }
+	for t := range img.Topics() {
+		if slices.Contains(list, t) {
+			continue
+		}
+		for _, p := range t.Partitions {
+			if p.Leader == r.b.nodeID && slices.ContainsFunc(p.Replicas, isOther) {
+				list = append(list, t)
+				break
+			}
+		}
+	}
+	return list
+}
+
+func hosts(p *image.Partition, node int32) bool { return slices.Contains(p.Replicas, node) }
+
+// leads says whether this broker leads a partition in its present life. What the
+// cluster still has from an earlier one ends with the registration: to append in
+// its epoch would be to use offsets again that a power cut may have freed.
+func (b *Broker) leads(img *image.Image, p *image.Partition) bool {
+	if p.Leader != b.nodeID {
+		return false
+	}
+	own := img.Broker(b.nodeID)
+	return own != nil && own.Incarnation == b.incarnation
 }
 
 func (r *replicas) assignOne(img *image.Image, t *image.Topic, p *image.Partition) {
@@ -156,8 +198,11 @@ func (b *Broker) take(img *image.Image, part *partition.Partition, p *image.Part
 		}
 		a.Brokers = append(a.Brokers, r)
 	}
-	if p.Leader == b.nodeID {
+	switch {
+	case b.leads(img, p):
 		return part.BecomeLeader(a)
+	case p.Leader == b.nodeID:
+		a.LeaderID = image.NoLeader
 	}
 	return part.BecomeFollower(a)
 }
@@ -182,4 +227,16 @@ func (b *Broker) leaderOf(c *call, name string, id [16]byte, index int32) (leade
 	}
 	p := t.Partitions[index]
 	return p.Leader, p.LeaderEpoch, p.Leader >= 0
+}
+
+// putAsideStrays renames what lies in the data directories and is no replica of
+// this broker's, as Kafka does: it may be of a topic that was deleted while the
+// broker was down.
+func (r *replicas) putAsideStrays() {
+	for _, f := range r.b.store.Unopened() {
+		r.b.log.Warn("a partition on disk is not assigned to this broker: it is put aside", zap.String("topic", f.Topic), zap.Int32("partition", f.Partition))
+		if err := r.b.store.PutAside(f.Topic, f.Partition); err != nil {
+			r.b.log.Error("putting a stray partition aside failed", zap.String("topic", f.Topic), zap.Int32("partition", f.Partition), zap.Error(err))
+		}
+	}
 }

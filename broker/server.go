@@ -1,0 +1,61 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"millrace/wire"
+)
+
+// The network: one server for all listeners, made before the first image that
+// may change its limits, opened when everything else is ready.
+
+func (b *Broker) makeServer(ctx context.Context) error {
+	limits, err := b.connectionLimits(ctx, b.applied())
+	if err != nil {
+		return err
+	}
+	var reserved []string
+	for i := range b.listeners {
+		if l := &b.listeners[i]; l.kind == onController || l.name == b.config.InterBrokerListener() && len(b.listeners) > 1 {
+			reserved = append(reserved, l.name)
+		}
+	}
+	b.server = wire.NewServer(wire.ServerOptions{
+		Handler: dispatcher{b}, Logger: b.log.Named("wire"),
+		MaxRequestBytes:   b.config.Int("socket.request.max.bytes"),
+		Budget:            b.config.Long("queued.max.request.bytes"),
+		IdleTimeout:       time.Duration(b.config.Long("connections.max.idle.ms")) * time.Millisecond,
+		Limits:            limits,
+		ReservedListeners: reserved,
+		SendBuffer:        int(b.config.Int("socket.send.buffer.bytes")),
+		ReceiveBuffer:     b.receiveBuffer(),
+	})
+	return nil
+}
+
+// serve opens the network: who has connected before waited in the backlog.
+func (b *Broker) serve() {
+	for i := range b.listeners {
+		for _, socket := range b.listeners[i].sockets {
+			name := b.listeners[i].name
+			b.background(func(ctx context.Context) {
+				if err := b.server.Serve(ctx, name, socket); err != nil && ctx.Err() == nil {
+					b.fail(fmt.Errorf("listener %s: %w", name, err))
+				}
+			})
+		}
+	}
+}
+
+// receiveBuffer is socket.receive.buffer.bytes where it was set. A buffer of a
+// fixed size is one the system does not grow, and Kafka's default of 100 KiB
+// makes a Produce of 1 MiB take several round trips.
+func (b *Broker) receiveBuffer() int {
+	const name = "socket.receive.buffer.bytes"
+	if _, set := b.config.Set(name); !set {
+		return 0
+	}
+	return int(b.config.Int(name))
+}
