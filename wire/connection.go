@@ -581,8 +581,12 @@ func (c *connection) report(err error) {
 	var bad *frameError
 	var refused *requestError
 	switch {
-	case errors.As(err, &bad), errors.As(err, &refused):
-		c.server.logLimited("closing a connection: a bad request", zap.Error(err), c.field())
+	case errors.As(err, &bad):
+		c.server.logLimited("closing a connection: a bad frame", zap.Error(err), c.field())
+	case errors.Is(err, errNotServed):
+		c.server.logLimited("closing a connection: a request that is not served", zap.Error(err), c.field())
+	case errors.As(err, &refused):
+		c.server.logLimited("closing a connection: a bad request header", zap.Error(err), c.field())
 	case errors.Is(err, errEnd), isGone(err), isTimeout(err):
 	default:
 		c.server.logLimited("closing a connection: reading failed", zap.Error(err), c.field())

@@ -36,29 +36,36 @@ func (b *bucket) delay(now int64, rate float64) time.Duration {
 	return time.Duration(-b.tokens / rate * 1e9)
 }
 
-// logLimit lets ten lines a second through.
+// logLimit lets one line of each kind through a second.
 type logLimit struct {
-	mu      sync.Mutex
-	second  int64
-	n       int
+	mu    sync.Mutex
+	kinds map[string]*lineKind // few: a kind is a message, and those are constants
+}
+
+type lineKind struct {
+	last    int64
+	begun   bool
 	dropped int
 }
 
-const linesPerSecond = 10
-
-// allow tells whether a line may be written, and how many were not since the
-// last one that was.
-func (l *logLimit) allow(now int64) (dropped int, ok bool) {
+// allow tells whether a line of a kind may be written, and how many were not
+// since the last one that was.
+func (l *logLimit) allow(kind string, now int64) (dropped int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if second := now / int64(time.Second); second != l.second {
-		l.second, l.n = second, 0
+	k := l.kinds[kind]
+	if k == nil {
+		if l.kinds == nil {
+			l.kinds = make(map[string]*lineKind)
+		}
+		k = new(lineKind)
+		l.kinds[kind] = k
 	}
-	if l.n >= linesPerSecond {
-		l.dropped++
+	if k.begun && now-k.last < int64(time.Second) {
+		k.dropped++
 		return 0, false
 	}
-	l.n++
-	dropped, l.dropped = l.dropped, 0
+	k.begun, k.last = true, now
+	dropped, k.dropped = k.dropped, 0
 	return dropped, true
 }

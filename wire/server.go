@@ -479,10 +479,10 @@ func isGone(err error) bool {
 		errors.Is(err, ErrClosed) || errors.Is(err, ErrDraining) || errors.Is(err, io.ErrClosedPipe)
 }
 
-// logLimited logs at most a few lines a second, so that a peer cannot fill the
-// disk with them.
+// logLimited logs at most one line a second of each message, so that a peer
+// cannot fill the disk with them.
 func (s *Server) logLimited(msg string, fields ...zap.Field) {
-	dropped, ok := s.lines.allow(s.clock())
+	dropped, ok := s.lines.allow(msg, s.clock())
 	if !ok {
 		return
 	}
