@@ -324,6 +324,10 @@ func (f *fetching) followed(r *fetchRead) {
 	r.err = r.part.FollowerFetched(r.found.LeaderEpoch, replica.Fetch{
 		ID: f.replica, BrokerEpoch: f.brokerEpoch, Offset: r.asked.FetchOffset, LogStart: r.asked.LogStart, LeaderEnd: r.found.LogEnd,
 	})
+	if r.err != nil {
+		r.found.Records.Release()
+		r.found = partition.ReadResult{}
+	}
 }
 
 // answer makes the reply, opening or continuing a session.

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"time"
@@ -87,7 +88,15 @@ func (b *Broker) produce(c *call) wire.Reply {
 		return wire.Reply{Body: wire.Encode(resp)}
 	}
 	timer := time.AfterFunc(millis(req.TimeoutMillis), w.acks.Cancel)
-	w.finish = func() { timer.Stop(); b.nameLeaders(c, resp) }
+	// Nobody asks for the answer once the connection is gone, and the time-out may
+	// be weeks away.
+	gone := context.AfterFunc(c.Conn.Context(), w.acks.Cancel)
+	w.finish = func() {
+		timer.Stop()
+		gone()
+		c.image = b.applied() // a leadership may have ended meanwhile
+		b.nameLeaders(c, resp)
+	}
 	return wire.Reply{Pending: w}
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"millrace/broker/partition"
+	"millrace/broker/replica"
 	"millrace/broker/session"
 	"millrace/storage/batch"
 	"millrace/storage/log"
@@ -35,6 +36,8 @@ func codeOf(err error) int16 {
 		fenced   *producer.CoordinatorFencedError
 		offline  *log.OfflineError
 		tooLarge *log.BatchTooLargeError
+		stale    *replica.StaleBrokerError
+		stranger *replica.NotReplicaError
 		known    *kerr.Error
 	)
 	switch {
@@ -50,6 +53,8 @@ func codeOf(err error) int16 {
 		return kerr.KafkaStorageError.Code
 	case errors.As(err, &tooLarge):
 		return kerr.RecordListTooLarge.Code
+	case errors.As(err, &stale), errors.As(err, &stranger):
+		return kerr.NotLeaderForPartition.Code
 	case errors.As(err, &known):
 		return known.Code
 	}

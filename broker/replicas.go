@@ -216,7 +216,9 @@ func (b *Broker) absent(id [16]byte, index int32) int16 {
 	return kerr.NotLeaderForPartition.Code
 }
 
-// leaderOf says who leads a partition, by the applied image (KIP-951).
+// leaderOf says who leads a partition (KIP-951): by the local replica, which
+// learns of a change before the image that says so is the applied one, else by
+// that image.
 func (b *Broker) leaderOf(c *call, name string, id [16]byte, index int32) (leader, epoch int32, ok bool) {
 	t := c.image.TopicByName(name)
 	if id != ([16]byte{}) {
@@ -226,7 +228,13 @@ func (b *Broker) leaderOf(c *call, name string, id [16]byte, index int32) (leade
 		return 0, 0, false
 	}
 	p := t.Partitions[index]
-	return p.Leader, p.LeaderEpoch, p.Leader >= 0
+	leader, epoch = p.Leader, p.LeaderEpoch
+	if part := b.replicas.get(t.ID, index); part != nil {
+		if _, known, at := part.Leading(); int32(at) > epoch {
+			leader, epoch = known, int32(at)
+		}
+	}
+	return leader, epoch, leader >= 0
 }
 
 // putAsideStrays renames what lies in the data directories and is no replica of

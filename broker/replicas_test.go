@@ -3,15 +3,24 @@ package broker
 import (
 	"errors"
 	"io/fs"
+	"math"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"millrace/broker/partition"
 	"millrace/broker/replica"
+	"millrace/broker/session"
 	"millrace/controller/config"
 	"millrace/controller/image"
 	"millrace/storage/batch"
 	"millrace/storage/disktest"
+	"millrace/wire"
 	"millrace/wire/records"
+	"millrace/wire/wiretest"
 )
 
 // standing is a broker that has its disk and nothing else, for what images do to
@@ -97,15 +106,7 @@ func TestReassignedReplicasGo(t *testing.T) {
 	b, disk := standing(t)
 	see(b, registered(1, 10, b.incarnation), topicOf("t", someTopic), partitionOf(someTopic, 1, 1, 1, []int32{1}, 1))
 	p := b.replicas.get(someTopic, 0)
-	u := batch.NewBuilder(batch.BuilderOptions{})
-	u.Add(1, nil, []byte("v"))
-	h, err := batch.ParseHeader(u.Bytes())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := p.Append(u.Bytes(), h, partition.AppendOptions{LeaderEpoch: partition.AnyEpoch}); err != nil {
-		t.Fatal(err)
-	}
+	appendOne(t, p)
 	if _, err := disk.Stat("/data/t-0"); err != nil {
 		t.Fatal(err)
 	}
@@ -115,5 +116,100 @@ func TestReassignedReplicasGo(t *testing.T) {
 	}
 	if _, err := disk.Stat("/data/t-0"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("its directory: %v", err)
+	}
+}
+
+// replicated is a broker that leads a partition with a follower which has not
+// fetched yet.
+func replicated(t *testing.T) (*Broker, *partition.Partition) {
+	t.Helper()
+	b, _ := standing(t)
+	see(b, registered(1, 10, b.incarnation), registered(2, 11, [16]byte{2}), topicOf("t", someTopic), partitionOf(someTopic, 1, 1, 1, []int32{1, 2}, 1, 2))
+	return b, b.replicas.get(someTopic, 0)
+}
+
+func oneRecord(t *testing.T) []byte {
+	t.Helper()
+	u := batch.NewBuilder(batch.BuilderOptions{})
+	u.Add(1, nil, []byte("v"))
+	return u.Bytes()
+}
+
+func appendOne(t *testing.T, p *partition.Partition) {
+	t.Helper()
+	u := oneRecord(t)
+	h, err := batch.ParseHeader(u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Append(u, h, partition.AppendOptions{LeaderEpoch: partition.AnyEpoch}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A Produce that waits for replicas is forgotten when its connection is cut,
+// however long its time-out.
+func TestAPendingProduceEndsWithItsConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, p := replicated(t)
+		network := wiretest.New()
+		l, err := network.Listen("broker:1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		server := wire.NewServer(wire.ServerOptions{Handler: dispatcher{b}})
+		go server.Serve(t.Context(), "PLAINTEXT", l)
+		defer server.Close()
+		nc, err := network.Dial(t.Context(), "tcp", "broker:1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		req := kmsg.NewPtrProduceRequest()
+		req.Acks, req.TimeoutMillis = -1, math.MaxInt32
+		rp := kmsg.ProduceRequestTopicPartition{Records: oneRecord(t)}
+		req.Topics = []kmsg.ProduceRequestTopic{{Topic: "t", Partitions: []kmsg.ProduceRequestTopicPartition{rp}}}
+		if _, err := nc.Write(frameOf(req, 9)); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if n := p.State().Waiting; n != 1 {
+			t.Fatalf("%d appends wait for the follower", n)
+		}
+		network.Reset("client", "broker")
+		time.Sleep(time.Minute)
+		if n := p.State().Waiting; n != 0 {
+			t.Errorf("%d appends wait for nobody", n)
+		}
+	})
+}
+
+// A fetch of a follower's earlier life is refused, and what was read for it is
+// given back.
+func TestAFetchOfAnEarlierLife(t *testing.T) {
+	b, p := replicated(t)
+	appendOne(t, p)
+	for _, c := range []struct {
+		epoch int64
+		code  int16
+	}{{11, 0}, {10, kerr.NotLeaderForPartition.Code}} {
+		f := fetching{b: b, c: &call{Request: &wire.Request{Version: 15}, b: b}, req: kmsg.NewPtrFetchRequest(), replica: 2, brokerEpoch: c.epoch, maxBytes: 1000}
+		f.reads = []fetchRead{{part: p, asked: session.Partition{MaxBytes: 1000, CurrentLeaderEpoch: partition.AnyEpoch, LastFetchedEpoch: partition.AnyEpoch}}}
+		f.read()
+		if r := &f.reads[0]; codeOf(r.err) != c.code || (r.found.Records.Len() > 0) != (c.code == 0) {
+			t.Errorf("a fetch of broker epoch %d: %v, with %d bytes", c.epoch, r.err, r.found.Records.Len())
+		}
+		f.release()
+	}
+}
+
+// Between the end of a leadership and the image that says so, the replica knows
+// who leads.
+func TestTheReplicaKnowsTheLeaderFirst(t *testing.T) {
+	b, p := replicated(t)
+	if err := p.BecomeFollower(partition.Assignment{LeaderID: 2, LeaderEpoch: 2, PartitionEpoch: 2}); err != nil {
+		t.Fatal(err)
+	}
+	if leader, epoch, ok := b.leaderOf(&call{image: b.applied(), b: b}, "t", [16]byte{}, 0); leader != 2 || epoch != 2 || !ok {
+		t.Errorf("leader %d in epoch %d (%v)", leader, epoch, ok)
 	}
 }

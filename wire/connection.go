@@ -82,6 +82,9 @@ var errEnd = errors.New("end of the connection")
 
 func (c *connection) serve() {
 	err := c.readRequests()
+	if isCut(err) {
+		c.shut(ErrClosed) // nobody is there to be answered
+	}
 	// What is due before the end is still written.
 	c.giveBack()
 	if c.flushHeld() && c.waitPending(0) {

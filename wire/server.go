@@ -474,9 +474,14 @@ func (s *Server) Close() {
 // isGone tells whether an error only says that the peer, or this side, has ended
 // the connection.
 func isGone(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
-		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ETIMEDOUT) ||
+	return isCut(err) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, ErrClosed) || errors.Is(err, ErrDraining) || errors.Is(err, io.ErrClosedPipe)
+}
+
+// isCut tells whether an error says that the connection is gone both ways, and
+// not only that the peer sends no more.
+func isCut(err error) bool {
+	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ETIMEDOUT) || errors.Is(err, net.ErrClosed)
 }
 
 // logLimited logs at most one line a second of each message, so that a peer

@@ -148,6 +148,7 @@ type State struct {
 	PartitionEpoch int32
 	ISR            []int32 // at the leader; sorted
 	Followers      []replica.Follower
+	Waiting        int // appends that wait for replicas or for a flush
 	HighWatermark  batch.Offset
 	LogStart       batch.Offset
 	LogEnd         batch.Offset
@@ -158,7 +159,7 @@ func (p *Partition) State() State {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	r, v := p.role.Load(), p.log.View()
-	s := State{Leader: r.leader, LeaderID: r.leaderID, LeaderEpoch: r.epoch, PartitionEpoch: p.pepoch, HighWatermark: v.HighWatermark(), LogStart: v.LogStart(), LogEnd: v.LogEnd()}
+	s := State{Leader: r.leader, LeaderID: r.leaderID, LeaderEpoch: r.epoch, PartitionEpoch: p.pepoch, HighWatermark: v.HighWatermark(), LogStart: v.LogStart(), LogEnd: v.LogEnd(), Waiting: len(p.committed.list) + len(p.written.list)}
 	if p.leader != nil {
 		s.ISR, s.Followers = p.leader.ISR(), p.leader.Followers()
 	}
