@@ -140,15 +140,15 @@ func TestWalkAllocations(t *testing.T) {
 		}
 		got := testing.AllocsPerRun(500, func() { exchange(t, nc, w.frame, buf) })
 		t.Logf("%s: %.1f allocations", w.name, got)
-		if got > w.limit {
-			t.Errorf("%s: %.1f allocations, the limit is %.0f", w.name, got, w.limit)
+		if limit := w.limit + raceAllocations; got > limit {
+			t.Errorf("%s: %.1f allocations, the limit is %.0f", w.name, got, limit)
 		}
 	}
 }
 
 const (
 	produceAllocations = 20
-	fetchAllocations   = 45
+	fetchAllocations   = 20
 )
 
 func BenchmarkProduce(b *testing.B) {
