@@ -42,10 +42,9 @@ unit: ## machines, simulations, crash disks, brokers in virtual time; with the r
 .PHONY: clients
 clients: build ## real clients against the real binary (installs them first)
 	sh compat-tests/install.sh
-	$(GO) test -tags compat -count=1 -timeout 15m ./compat-tests/run ./compat-tests/proxy
 	cd compat-tests && python3 -m unittest -q pyagent.test_pyagent
 	cd compat-tests/tutorials && python3 -m unittest -q
-	$(GO) test -tags compat -count=1 ./compat-tests/tutorials
+	$(GO) test -tags compat -count=1 -p 1 -timeout 20m ./compat-tests/run ./compat-tests/proxy ./compat-tests/tutorials
 
 .PHONY: frames
 frames: build ## raw frames, version by version, compared with Apache Kafka

@@ -28,6 +28,7 @@ class Member:
         self._stopping = threading.Event()
         self._closing = False
         self._written = {}  # partition -> offset after its last record written; only of assigned partitions
+        self.reading = False  # a consume is in progress
         self._kept = []  # records that came without being asked for, in the order in which they came
         self._thread = threading.Thread(target=self._run, daemon=True, name="member-" + request["consumer"])
         self._thread.start()
@@ -144,6 +145,7 @@ class Member:
         deadline = time.monotonic() + request.get("timeout_ms", _STEP_SECONDS * 1000) / 1000
         count = 0
         if wanted > 0:
+            self.reading = True
             self.resume_all()
             with recordfile.Writer(request["out"]) as out:
                 records, self._kept = self._kept, []
@@ -155,7 +157,9 @@ class Member:
                     left = deadline - time.monotonic()
                     if count >= wanted or left <= 0 or self._stopping.is_set():
                         break
+                    self.resume_all()  # again each time: a partition may just have been assigned, and paused
                     records = self.poll(min(left, 0.2))
+            self.reading = False
         return {"count": count, "assignment": sorted(self.assignment())}
 
     def _commit(self):

@@ -57,7 +57,9 @@ class Listener(AsyncConsumerRebalanceListener):
             await self._member.commit_async(offsets)
 
     async def on_partitions_assigned(self, assigned):
-        pass
+        # The client may find a new partition's start twice; what it has handed over in between comes again. So nothing is
+        # read of a partition before a consume asks for it.
+        self._member.assigned(assigned)
 
     async def on_partitions_lost(self, lost):
         self._member.lost([p.partition for p in lost])
@@ -85,7 +87,13 @@ class GroupMember(Member):
             session_timeout_ms=10000,
             heartbeat_interval_ms=500,
         )
+        # Without this the leader of a group may assign nothing for want of metadata, and never look again.
+        self._consumer.partitions_for_topic(request["topic"])
         self._consumer.subscribe([request["topic"]], listener=Listener(self))
+
+    def assigned(self, partitions):
+        if not self.reading:
+            self._consumer.pause(*partitions)
 
     def poll(self, seconds):
         return consumed(self._consumer.poll(timeout_ms=int(seconds * 1000)))
