@@ -16,11 +16,15 @@ import (
 // (earliest local, v8; last tiered, v9), KIP-1005, KIP-1023 (earliest pending
 // upload, v11).
 //
-// v0, which 4.x dropped, answers with several offsets: the log end and the
-// segments' starts.
+// v0, which 4.x dropped, answers with several offsets: the log end, and the
+// segments' starts by the time of their files.
 
-// debugReplica is the replica id of Kafka's tools that read from any replica.
-const debugReplica = -2
+// The replica ids of those that are none: consumers, and Kafka's tools that
+// read from any replica.
+const (
+	consumerReplica = -1
+	debugReplica    = -2
+)
 
 func (b *Broker) listOffsets(c *call, req *kmsg.ListOffsetsRequest) *kmsg.ListOffsetsResponse {
 	resp := kmsg.NewPtrListOffsetsResponse()
@@ -28,33 +32,60 @@ func (b *Broker) listOffsets(c *call, req *kmsg.ListOffsetsRequest) *kmsg.ListOf
 		topic string
 		index int32
 	}
+	if c.Version >= 2 && req.IsolationLevel != 0 && req.IsolationLevel != 1 {
+		// Kafka does not come as far as to look at the partitions.
+		for _, rt := range req.Topics {
+			out := kmsg.NewListOffsetsResponseTopic()
+			out.Topic = rt.Topic
+			for _, rp := range rt.Partitions {
+				out.Partitions = append(out.Partitions, unlisted(rp.Partition, kerr.UnknownServerError.Code))
+			}
+			resp.Topics = append(resp.Topics, out)
+		}
+		return resp
+	}
+	// A partition asked twice is refused, once; a topic asked twice is answered
+	// once. Version 0 knows neither.
 	times := map[asked]int{}
 	for _, rt := range req.Topics {
 		for _, rp := range rt.Partitions {
 			times[asked{rt.Topic, rp.Partition}]++
 		}
 	}
+	rows := map[string]int{}
 	for _, rt := range req.Topics {
-		out := kmsg.NewListOffsetsResponseTopic()
-		out.Topic = rt.Topic
+		row, again := rows[rt.Topic]
+		if !again || c.Version == 0 {
+			row = len(resp.Topics)
+			rows[rt.Topic] = row
+			resp.Topics = append(resp.Topics, kmsg.ListOffsetsResponseTopic{Topic: rt.Topic})
+		}
+		out := &resp.Topics[row]
 		allowed := c.allowed(auth.Describe, auth.Topic, rt.Topic)
 		for _, rp := range rt.Partitions {
-			op := kmsg.NewListOffsetsResponseTopicPartition()
-			op.Partition, op.Offset, op.Timestamp, op.LeaderEpoch = rp.Partition, -1, -1, -1
-			op.OldStyleOffsets = []int64{}
-			switch {
+			op := unlisted(rp.Partition, 0)
+			key := asked{rt.Topic, rp.Partition}
+			switch n := times[key]; {
+			case n == 0:
+				continue // told already
 			case !allowed:
 				op.ErrorCode = kerr.TopicAuthorizationFailed.Code
-			case c.Version > 0 && times[asked{rt.Topic, rp.Partition}] > 1:
-				op.ErrorCode = kerr.InvalidRequest.Code
+			case c.Version > 0 && n > 1:
+				op.ErrorCode, times[key] = kerr.InvalidRequest.Code, 0
 			default:
 				op.ErrorCode = b.listOffset(c, req, rt.Topic, &rp, &op)
 			}
 			out.Partitions = append(out.Partitions, op)
 		}
-		resp.Topics = append(resp.Topics, out)
 	}
 	return resp
+}
+
+func unlisted(index int32, code int16) kmsg.ListOffsetsResponseTopicPartition {
+	p := kmsg.NewListOffsetsResponseTopicPartition()
+	p.Partition, p.ErrorCode, p.Offset, p.Timestamp, p.LeaderEpoch = index, code, -1, -1, -1
+	p.OldStyleOffsets = []int64{}
+	return p
 }
 
 // minVersion is the first version that knows a special time (KAFKA-12886 and
@@ -74,16 +105,25 @@ func minVersion(timestamp int64) int16 {
 }
 
 func (b *Broker) listOffset(c *call, req *kmsg.ListOffsetsRequest, topic string, rp *kmsg.ListOffsetsRequestTopicPartition, op *kmsg.ListOffsetsResponseTopicPartition) int16 {
+	if rp.Timestamp < partition.EarliestPending || c.Version < minVersion(rp.Timestamp) {
+		return kerr.UnsupportedVersion.Code
+	}
 	t := c.image.TopicByName(topic)
 	if t == nil || rp.Partition < 0 || int(rp.Partition) >= len(t.Partitions) {
 		return kerr.UnknownTopicOrPartition.Code
 	}
-	if c.Version > 0 && (rp.Timestamp < partition.EarliestPending || c.Version < minVersion(rp.Timestamp)) {
-		return kerr.UnsupportedVersion.Code
-	}
 	part := b.replicas.get(t.ID, rp.Partition)
 	if part == nil {
 		return b.absent(t.ID, rp.Partition)
+	}
+	if c.Version == 0 {
+		list, err := part.OldOffsets(partition.OldRequest{
+			Timestamp: rp.Timestamp, Most: rp.MaxNumOffsets, Consumer: req.ReplicaID == consumerReplica, AnyReplica: req.ReplicaID == debugReplica,
+		})
+		for _, o := range list {
+			op.OldStyleOffsets = append(op.OldStyleOffsets, int64(o))
+		}
+		return codeOf(err)
 	}
 	ask := partition.ListRequest{
 		Timestamp: rp.Timestamp, Isolation: partition.Isolation(req.IsolationLevel), CurrentLeaderEpoch: batch.LeaderEpoch(rp.CurrentLeaderEpoch),

@@ -41,7 +41,7 @@ func init() {
 	table = []api{
 		{key: kmsg.Produce, min: 3, max: 13, told: 0, on: onBroker, handle: (*Broker).produce},
 		{key: kmsg.Fetch, min: 4, max: 18, on: onBroker, handle: (*Broker).fetch},
-		{key: kmsg.ListOffsets, min: 1, max: 11, on: onBroker, handle: answer((*Broker).listOffsets)},
+		{key: kmsg.ListOffsets, min: 0, max: 11, on: onBroker, handle: answer((*Broker).listOffsets)},
 		{key: kmsg.Metadata, min: 0, max: 13, on: onBroker, handle: answer((*Broker).metadata)},
 		{key: kmsg.OffsetCommit, min: 0, max: 10, on: onBroker, handle: answer((*Broker).offsetCommit)},
 		{key: kmsg.OffsetFetch, min: 0, max: 10, on: onBroker, handle: answer((*Broker).offsetFetch)},

@@ -18,6 +18,7 @@ func Cases() []Case {
 	all = append(all, offsetCases()...)
 	all = append(all, produceCases()...)
 	all = append(all, fetchCases()...)
+	all = append(all, listingCases()...)
 	return all
 }
 

@@ -89,6 +89,9 @@ func (p *peers) versions(c *Case) (from, to int16) {
 	if c.To != 0 {
 		to = min(to, c.To)
 	}
+	if c.Below != 0 {
+		to = min(to, c.Below-1)
+	}
 	return from, to
 }
 

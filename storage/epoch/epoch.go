@@ -96,11 +96,11 @@ func (c Cache) TruncateFromStart(start batch.Offset) Cache {
 }
 
 // EndOffset answers OffsetForLeaderEpoch: the largest epoch at or below the asked one, and the offset after its last
-// record, which is where the next epoch begins or the log ends. An epoch above the newest, or none, is unknown (-1,
-// -1); one below the oldest is answered with itself and the oldest start.
+// record, which is where the next epoch begins or the log ends. An epoch above the newest, or none (-1), is unknown (-1,
+// -1); one below the oldest, even another negative one, is answered with itself and the oldest start.
 func (c Cache) EndOffset(asked batch.LeaderEpoch, logEnd batch.Offset) (batch.LeaderEpoch, batch.Offset) {
 	n := len(c.entries)
-	if asked < 0 || n == 0 || asked > c.entries[n-1].Epoch {
+	if asked == batch.NoLeaderEpoch || n == 0 || asked > c.entries[n-1].Epoch {
 		return batch.NoLeaderEpoch, batch.NoOffset
 	}
 	if asked == c.entries[n-1].Epoch {

@@ -65,6 +65,9 @@ func TestEndOffset(t *testing.T) {
 			t.Errorf("epoch %d: %d, %d, want %v", asked, e, o, want)
 		}
 	}
+	if e, o := c.EndOffset(-5, 30); e != -5 || o != c.entries[0].Start {
+		t.Errorf("a negative epoch that is not -1 ends at %d, %d", e, o)
+	}
 	if e, o := (Cache{}).EndOffset(0, 30); e != -1 || o != -1 {
 		t.Errorf("empty: %d, %d", e, o)
 	}

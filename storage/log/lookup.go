@@ -13,7 +13,8 @@ func (l *Log) OffsetForTime(ts int64, upper batch.Offset) (FoundOffset, bool, er
 	return l.View().OffsetForTime(ts, upper)
 }
 
-// OffsetOfMaxTimestamp finds the first record with the largest timestamp of the log. false: the log is empty. It may be
+// OffsetOfMaxTimestamp finds the first record with the largest timestamp of the log, which is -1 where no record has one.
+// false: the log is empty. It may be
 // called concurrently.
 func (l *Log) OffsetOfMaxTimestamp() (FoundOffset, bool, error) {
 	return l.View().OffsetOfMaxTimestamp()
@@ -139,7 +140,7 @@ func (v *View) OffsetOfMaxTimestamp() (FoundOffset, bool, error) {
 			if err != nil {
 				return foundMaybe{}, err
 			}
-			if largest > most {
+			if best < 0 || largest > most {
 				best, most = i, largest
 			}
 		}
