@@ -77,12 +77,12 @@ func (b *Broker) describeResource(c *call, r kmsg.DescribeConfigsRequestResource
 		return b.config.DescribeTopic(dynamic(c.image, image.BrokerResource, ""), dynamic(c.image, image.BrokerResource, ownName), dynamic(c.image, image.TopicResource, name)), 0, ""
 	case kmsg.ConfigResourceTypeBroker:
 		if name == "" {
-			return b.config.DescribeBrokerDefaults(dynamic(c.image, image.BrokerResource, "")), 0, ""
+			return b.config.DescribeBrokerDefaults(dynamic(c.image, image.BrokerResource, ""), dynamicNames(c.image, "")...), 0, ""
 		}
 		if code, msg := b.isSelf(name); code != 0 {
 			return nil, code, msg
 		}
-		return b.config.DescribeBroker(dynamic(c.image, image.BrokerResource, ""), dynamic(c.image, image.BrokerResource, ownName)), 0, ""
+		return b.config.DescribeBroker(dynamic(c.image, image.BrokerResource, ""), dynamic(c.image, image.BrokerResource, ownName), dynamicNames(c.image, "", ownName)...), 0, ""
 	case kmsg.ConfigResourceTypeBrokerLogger:
 		if name == "" {
 			return nil, kerr.InvalidRequest.Code, "Broker id must not be empty"
@@ -118,6 +118,18 @@ func (b *Broker) isSelf(name string) (int16, string) {
 
 func dynamic(img *image.Image, kind image.ResourceType, name string) config.Lookup {
 	return img.Configs(kind, name).Get
+}
+
+// dynamicNames lists what is set dynamically for brokers, sorted.
+func dynamicNames(img *image.Image, brokers ...string) []string {
+	var names []string
+	for _, broker := range brokers {
+		for _, c := range img.Configs(image.BrokerResource, broker).All() {
+			names = append(names, c.Key)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 func itoa(n int32) string { return strconv.Itoa(int(n)) }

@@ -18,19 +18,11 @@ import (
 // image's dynamic configs say: those of the broker, those of single addresses,
 // and those of single listeners (KIP-402, KIP-612).
 func (b *Broker) connectionLimits(ctx context.Context, img *image.Image) (wire.Limits, error) {
-	cluster, own := dynamic(img, image.BrokerResource, ""), dynamic(img, image.BrokerResource, itoa(b.nodeID))
 	var names []string
 	for i := range b.listeners {
 		names = append(names, b.listeners[i].name)
 	}
-	return parseLimits(ctx, names, func(name string) (string, bool) {
-		for _, from := range []config.Lookup{own, cluster, b.config.Set} {
-			if text, ok := from(name); ok {
-				return text, true
-			}
-		}
-		return "", false
-	})
+	return parseLimits(ctx, names, b.setting(img))
 }
 
 func parseLimits(ctx context.Context, listeners []string, set config.Lookup) (wire.Limits, error) {

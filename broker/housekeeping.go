@@ -3,14 +3,15 @@ package broker
 import (
 	"context"
 	"math"
+	"strconv"
 	"time"
 
 	"go.uber.org/zap"
 )
 
 // housekeep does what is due from time to time and belongs to no request:
-// retention, forgetting of idle producers, flushes that time demands, and the
-// checkpoints of the data directories.
+// retention, forgetting of idle producers, followers that lag, and the checkpoints
+// of the data directories.
 func (b *Broker) housekeep(ctx context.Context) {
 	retention := time.NewTicker(millis(int32(min(b.config.Long("log.retention.check.interval.ms"), math.MaxInt32))))
 	defer retention.Stop()
@@ -25,7 +26,10 @@ func (b *Broker) housekeep(ctx context.Context) {
 		case <-retention.C:
 			b.retain()
 		case <-producers.C:
-			b.retain()
+			ms := b.producerExpiry()
+			for _, p := range b.replicas.all() {
+				p.ExpireProducers(ms)
+			}
 		case <-expire.C:
 			for _, p := range b.replicas.all() {
 				p.Expire()
@@ -38,13 +42,12 @@ func (b *Broker) housekeep(ctx context.Context) {
 }
 
 // expireInterval is how often partitions look at the clock for lagging
-// followers and flushes that are due.
+// followers.
 const expireInterval = time.Second
 
 func (b *Broker) retain() {
-	producerMs := b.config.Long("producer.id.expiration.ms")
 	for _, p := range b.replicas.all() {
-		gone, err := p.Housekeep(producerMs)
+		gone, err := p.Retain()
 		for _, why := range gone {
 			b.log.Info("retention", zap.Stringer("partition", p), zap.String("removed", why))
 		}
@@ -52,4 +55,15 @@ func (b *Broker) retain() {
 			b.log.Error("retention failed", zap.Stringer("partition", p), zap.Error(err))
 		}
 	}
+}
+
+// producerExpiry is producer.id.expiration.ms, which may change at any time.
+func (b *Broker) producerExpiry() int64 {
+	const name = "producer.id.expiration.ms"
+	if text, ok := b.setting(b.applied())(name); ok {
+		if ms, err := strconv.ParseInt(text, 10, 64); err == nil {
+			return ms
+		}
+	}
+	return b.config.Long(name)
 }

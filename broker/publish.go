@@ -132,6 +132,20 @@ func (b *Broker) topicConfig(img *image.Image, name string) *config.TopicConfig 
 	return tc
 }
 
+// setting looks up what is set of the broker's own configs, by an image: for this
+// broker, for all of the cluster, or in its file.
+func (b *Broker) setting(img *image.Image) config.Lookup {
+	own, cluster := dynamic(img, image.BrokerResource, itoa(b.nodeID)), dynamic(img, image.BrokerResource, "")
+	return func(name string) (string, bool) {
+		for _, from := range []config.Lookup{own, cluster, b.config.Set} {
+			if text, ok := from(name); ok {
+				return text, true
+			}
+		}
+		return "", false
+	}
+}
+
 // applyBrokerConfigs takes over what changed in the broker's own dynamic
 // configs; topic defaults among them reach the topics by themselves.
 func (b *Broker) applyBrokerConfigs(img *image.Image) {

@@ -476,22 +476,30 @@ func (p *Partition) Expire() time.Time {
 	return p.leader.Deadline(now)
 }
 
-// Housekeep applies retention and forgets producers that wrote nothing for producerMs; it says which segments went and
-// why.
-func (p *Partition) Housekeep(producerMs int64) ([]string, error) {
+// Retain applies retention, and says which segments went and why.
+func (p *Partition) Retain() ([]string, error) {
 	now := p.now()
 	p.mu.Lock()
 	defer p.unlockAndTell()
 	if p.role.Load().gone {
-		return nil, ErrGone
+		return nil, nil
 	}
-	p.log.ExpireProducers(now.UnixMilli(), producerMs)
 	gone, err := p.log.Retain(now)
 	p.startMoved()
 	if err != nil {
 		return gone, fmt.Errorf("apply retention to %v: %w", p, err)
 	}
 	return gone, nil
+}
+
+// ExpireProducers forgets producers that wrote nothing for so many ms.
+func (p *Partition) ExpireProducers(ms int64) {
+	now := p.now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.role.Load().gone {
+		p.log.ExpireProducers(now.UnixMilli(), ms)
+	}
 }
 
 // startMoved takes note, under the lock, of the log's start.

@@ -575,7 +575,8 @@ func TestEverybodyAtOnce(t *testing.T) {
 			c.MinInsyncReplicas = 2
 			p.SetConfig(c)
 			p.Expire()
-			if _, err := p.Housekeep(1000); err != nil {
+			p.ExpireProducers(1000)
+			if _, err := p.Retain(); err != nil {
 				t.Error(err)
 			}
 		}
