@@ -98,10 +98,18 @@ func describeGroupCases() []Case {
 			c.Do(8, c.commitRequest("offsets", "t/0"))
 			c.describe("only offsets", "offsets")
 			r := kmsg.NewPtrDescribeGroupsRequest()
-			r.Groups = []string{""}
-			c.Ask("no name", r)
 			r.Groups = []string{c.group("g")}
 			c.Ask("without operations", r)
+		})},
+		{API: api, Name: "no name", Alone: true, Run: withTopic(api, func(c *cast) {
+			c.forgetNameless()
+			r := kmsg.NewPtrDescribeGroupsRequest()
+			r.Groups = []string{""}
+			c.Ask("not there", r)
+			commit := c.commitRequest("", "t/0")
+			commit.Group = ""
+			c.Do(8, commit)
+			c.Ask("there", r)
 		})},
 	}
 }
@@ -191,9 +199,24 @@ func deleteGroupCases() []Case {
 			a.leave("leave")
 			c.Do(8, c.commitRequest("offsets", "t/0"))
 			del("one twice", "g", "offsets", "g")
+		})},
+		{API: api, Name: "no name", Alone: true, Run: withTopic(api, func(c *cast) {
+			c.forgetNameless()
 			r := kmsg.NewPtrDeleteGroupsRequest()
 			r.Groups = []string{""}
-			c.Ask("no name", r)
+			c.Ask("not there", r)
+			commit := c.commitRequest("", "t/0")
+			commit.Group = ""
+			c.Do(8, commit)
+			c.Ask("there", r)
 		})},
 	}
+}
+
+// forgetNameless deletes the group whose name is empty: offsets may be committed
+// to it, and there is only one of it.
+func (c *cast) forgetNameless() {
+	r := kmsg.NewPtrDeleteGroupsRequest()
+	r.Groups = []string{""}
+	c.Do(2, r)
 }

@@ -154,7 +154,8 @@ func commitCases() []Case {
 			c.Ask("good", c.commitRequest("g", "t/0"))
 			c.fetched("it", "g", "t")
 		})},
-		{API: api, Name: "no group id", From: 1, Run: withTopic(api, func(c *cast) {
+		{API: api, Name: "no group id", From: 1, Alone: true, Run: withTopic(api, func(c *cast) {
+			c.forgetNameless()
 			r := c.commitRequest("", "t/0")
 			r.Group = ""
 			c.Ask("empty", r)
@@ -300,9 +301,6 @@ func fetchOffsetCases() []Case {
 				c.Ask("all topics", request(c, "g"))
 				c.Ask("all topics of no group", request(c, "none"))
 			}
-			noGroup := request(c, "g", wanted{"t", two})
-			noGroup.Group, noGroup.Groups[0].Group = "", ""
-			c.Ask("no group id", noGroup)
 			if c.Version >= 7 {
 				stable := request(c, "g", wanted{"t", two})
 				stable.RequireStable = true
@@ -311,6 +309,16 @@ func fetchOffsetCases() []Case {
 				stable.RequireStable = true
 				c.Ask("all stable offsets", stable)
 			}
+		})},
+		{API: api, Name: "no group id", From: 1, Alone: true, Run: withTopic(api, func(c *cast) {
+			c.forgetNameless()
+			r := request(c, "", wanted{"t", two})
+			r.Group, r.Groups[0].Group = "", ""
+			c.Ask("not there", r)
+			commit := c.commitRequest("", "t/0")
+			commit.Group = ""
+			c.Do(8, commit)
+			c.Ask("there", r)
 		})},
 		{API: api, Name: "from ZooKeeper", To: 0, Run: withTopic(api, func(c *cast) {
 			commit(c, "g", "t/0")
