@@ -53,6 +53,9 @@ func TestAgainstModel(t *testing.T) {
 			counts[k] += n
 		}
 	})
+	if testing.Short() {
+		return // a fifth of the runs: the rarest step may be missing by chance
+	}
 	for _, s := range steps {
 		if counts[s.name] == 0 {
 			t.Errorf("step %q never happened", s.name)
