@@ -303,7 +303,7 @@ func joinCases() []Case {
 		})},
 		{API: api, Name: "rebalance timeout", From: 9, Run: withMembers(api, func(c *cast) {
 			a, b, d := c.member("g", "a"), c.member("g", "b"), c.static("g", "d", "i")
-			a.balance, b.balance, d.balance = 2000, 1000, 500
+			a.balance, b.balance, d.balance = 3000, 1000, 500
 			settle(a, b, d)
 			e := c.member("g", "e")
 			e.balance = 1000
@@ -334,11 +334,10 @@ func joinCases() []Case {
 		{API: api, Name: "sessions", From: 9, Run: withMembers(api, func(c *cast) {
 			a, b, d := c.member("g", "a"), c.member("g", "b"), c.member("h", "d")
 			a.session, b.session, d.session = 6000, 60000, 6000
-			settle(a, b)
 			d.join("for an id that is not used").end()
-			for range 6 {
-				time.Sleep(1050 * time.Millisecond)
-			}
+			settle(a, b)
+			time.Sleep(6 * time.Second)
+			b.await("PreparingRebalance", 1)
 			b.beat("the other is gone")
 			d.join("an id that expired").end()
 			b.join("alone").end()
@@ -423,7 +422,8 @@ func staticCases() []Case {
 			a.join("restarted in time").end() // which starts its session anew
 			time.Sleep(1500 * time.Millisecond)
 			b.beat("nobody is gone")
-			time.Sleep(5500 * time.Millisecond)
+			time.Sleep(4 * time.Second)
+			b.await("PreparingRebalance", 1)
 			b.beat("the other is gone")
 			b.join("alone").end()
 			a.id = ""
