@@ -64,7 +64,7 @@ func TestRandomRequests(t *testing.T) {
 		rapid.Check(t, world)
 	}
 	for what, floor := range map[string]int{"partitions led": 100, "leaders changed": 10, "isr changed": 10, "topics gone": 2, "brokers fenced": 20} {
-		if counts[what] < floor {
+		if counts[what] < floor && !testing.Short() {
 			t.Errorf("%d %s, at least %d are wanted", counts[what], what, floor)
 		}
 	}
