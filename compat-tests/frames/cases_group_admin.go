@@ -1,6 +1,7 @@
 package frames
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -62,6 +63,25 @@ func coordinatorCases() []Case {
 				find(s, "unknown, two keys", 9, "a", "b")
 			}
 		}},
+		{API: api, Name: "words", From: 1, Run: func(s *Side) {
+			for kind := int8(0); kind < 5; kind++ {
+				if kind == 1 {
+					continue // the case below
+				}
+				r := kmsg.NewPtrFindCoordinatorRequest()
+				r.CoordinatorType, r.CoordinatorKey, r.CoordinatorKeys = kind, "words", []string{"words"}
+				o, _ := s.Do(s.Version, r).Response.(*kmsg.FindCoordinatorResponse)
+				if o == nil {
+					s.Fail("no answer")
+					return
+				}
+				words := o.ErrorMessage
+				for _, one := range o.Coordinators {
+					words = one.ErrorMessage
+				}
+				s.Check(fmt.Sprint("words for type ", kind), words)
+			}
+		}},
 		{API: api, Name: "transactions", From: 1, Run: func(s *Side) {
 			find(s, "a transactional id", 1, "x")
 			find(s, "an empty one", 1, "")
@@ -100,6 +120,26 @@ func describeGroupCases() []Case {
 			r := kmsg.NewPtrDescribeGroupsRequest()
 			r.Groups = []string{c.group("g")}
 			c.Ask("without operations", r)
+		})},
+		{API: api, Name: "words and addresses", Run: withMembers(api, func(c *cast) {
+			a := c.member("g", "a")
+			settle(a)
+			r := kmsg.NewPtrDescribeGroupsRequest()
+			r.Groups = []string{c.group("g"), c.group("none")}
+			o, _ := c.Do(c.Version, r).Response.(*kmsg.DescribeGroupsResponse)
+			if o == nil {
+				c.Fail("no answer")
+				return
+			}
+			slices.SortFunc(o.Groups, func(a, b kmsg.DescribeGroupsResponseGroup) int { return strings.Compare(a.Group, b.Group) })
+			for _, g := range o.Groups {
+				c.Check("words for "+g.Group, withoutPrefix(c.Side, g.ErrorMessage))
+				for _, m := range g.Members {
+					c.Check("host", m.ClientHost)
+					c.Check("the id begins with the client's", strings.HasPrefix(m.MemberID, "frame-"))
+					c.Check("and has the length", len(m.MemberID))
+				}
+			}
 		})},
 		{API: api, Name: "no name", Alone: true, Run: withTopic(api, func(c *cast) {
 			c.forgetNameless()
@@ -200,6 +240,21 @@ func deleteGroupCases() []Case {
 			c.Do(8, c.commitRequest("offsets", "t/0"))
 			del("one twice", "g", "offsets", "g")
 		})},
+		{API: api, Name: "words", Run: withMembers(api, func(c *cast) {
+			a := c.member("g", "a")
+			settle(a)
+			r := kmsg.NewPtrDeleteGroupsRequest()
+			r.Groups = []string{c.group("g"), c.group("none")}
+			o, _ := c.Do(c.Version, r).Response.(*kmsg.DeleteGroupsResponse)
+			if o == nil {
+				c.Fail("no answer")
+				return
+			}
+			slices.SortFunc(o.Groups, func(a, b kmsg.DeleteGroupsResponseGroup) int { return strings.Compare(a.Group, b.Group) })
+			for _, g := range o.Groups {
+				c.Check("words for "+g.Group, withoutPrefix(c.Side, g.ErrorMessage))
+			}
+		})},
 		{API: api, Name: "no name", Alone: true, Run: withTopic(api, func(c *cast) {
 			c.forgetNameless()
 			r := kmsg.NewPtrDeleteGroupsRequest()
@@ -211,6 +266,14 @@ func deleteGroupCases() []Case {
 			c.Ask("there", r)
 		})},
 	}
+}
+
+// withoutPrefix is a message without what makes this run's names unique.
+func withoutPrefix(s *Side, message *string) any {
+	if message == nil {
+		return nil
+	}
+	return strings.ReplaceAll(*message, s.Prefix, "")
 }
 
 // forgetNameless deletes the group whose name is empty: offsets may be committed
