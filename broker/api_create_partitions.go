@@ -26,7 +26,7 @@ func (b *Broker) createPartitions(c *call, req *kmsg.CreatePartitionsRequest) *k
 		}
 	}
 	if len(ask.Topics) > 0 {
-		got, err := b.change(c.ctx, c.Conn.Principal, &ask, millis(req.TimeoutMillis))
+		got, err := c.change(&ask, millis(req.TimeoutMillis))
 		if err != nil {
 			code, msg := changeFailed(err)
 			for _, t := range ask.Topics {

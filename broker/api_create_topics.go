@@ -35,7 +35,7 @@ func (b *Broker) createTopics(c *call, req *kmsg.CreateTopicsRequest) *kmsg.Crea
 		resp.Topics = append(resp.Topics, failedTopic(t.Topic, kerr.TopicAuthorizationFailed.Code, "Authorization failed."))
 	}
 	if len(ask.Topics) > 0 {
-		got, err := b.change(c.ctx, c.Conn.Principal, &ask, millis(req.TimeoutMillis))
+		got, err := c.change(&ask, millis(req.TimeoutMillis))
 		if err != nil {
 			code, msg := changeFailed(err)
 			for _, t := range ask.Topics {

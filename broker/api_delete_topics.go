@@ -53,7 +53,7 @@ func (b *Broker) deleteTopics(c *call, req *kmsg.DeleteTopicsRequest) *kmsg.Dele
 		resp.Topics = append(resp.Topics, undeleted(told, e.TopicID, kerr.TopicAuthorizationFailed.Code, "Topic authorization failed."))
 	}
 	if len(ask.Topics) > 0 {
-		got, err := b.change(c.ctx, c.Conn.Principal, ask, millis(req.TimeoutMillis))
+		got, err := c.change(ask, millis(req.TimeoutMillis))
 		if err != nil {
 			code, msg := changeFailed(err)
 			for _, e := range ask.Topics {

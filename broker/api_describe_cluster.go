@@ -17,7 +17,7 @@ const (
 
 func (b *Broker) describeCluster(c *call, req *kmsg.DescribeClusterRequest) *kmsg.DescribeClusterResponse {
 	resp := kmsg.NewPtrDescribeClusterResponse()
-	resp.EndpointType = req.EndpointType
+	resp.EndpointType = endpointBroker // with an error too, whatever was asked
 	resp.ClusterAuthorizedOperations = auth.NotAsked
 	resp.ControllerID = -1
 	kind := int8(endpointBroker)
@@ -25,7 +25,7 @@ func (b *Broker) describeCluster(c *call, req *kmsg.DescribeClusterRequest) *kms
 		kind = endpointController
 	}
 	if c.Version == 0 {
-		req.EndpointType, resp.EndpointType = endpointBroker, endpointBroker
+		req.EndpointType = endpointBroker
 	}
 	if req.EndpointType != kind {
 		msg := "The request was sent to an endpoint of the wrong type."
@@ -39,7 +39,7 @@ func (b *Broker) describeCluster(c *call, req *kmsg.DescribeClusterRequest) *kms
 		resp.ErrorCode, resp.ErrorMessage = code, &msg
 		return resp
 	}
-	resp.ClusterID = c.image.ClusterID()
+	resp.ClusterID, resp.EndpointType = c.image.ClusterID(), kind
 	if req.IncludeClusterAuthorizedOperations {
 		resp.ClusterAuthorizedOperations = 0
 		if c.allowed(auth.Describe, auth.Cluster, auth.ClusterName) {

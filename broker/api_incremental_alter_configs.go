@@ -53,7 +53,7 @@ func (b *Broker) incrementalAlterConfigs(c *call, req *kmsg.IncrementalAlterConf
 		}
 	}
 	if len(ask.Resources) > 0 {
-		got, err := b.change(c.ctx, c.Conn.Principal, &ask, b.requestTimeout())
+		got, err := c.change(&ask, b.requestTimeout())
 		if err != nil {
 			code, msg := changeFailed(err)
 			for _, r := range ask.Resources {

@@ -2,7 +2,6 @@ package broker
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -42,6 +41,7 @@ func (b *Broker) initProducerID(c *call, req *kmsg.InitProducerIDRequest) *kmsg.
 		resp.ErrorCode = kerr.ClusterAuthorizationFailed.Code
 		return resp
 	}
+	c.Waiting()
 	id, err := b.producerIDs.next(c.ctx)
 	if err != nil {
 		resp.ErrorCode = kerr.CoordinatorLoadInProgress.Code
@@ -57,43 +57,49 @@ func (b *Broker) initProducerID(c *call, req *kmsg.InitProducerIDRequest) *kmsg.
 type producerIDs struct {
 	allot func(ctx context.Context) (first int64, count int32, err error)
 
-	mu        sync.Mutex
-	from, end int64 // the unused part of the block: [from, end)
+	turn      chan struct{} // holds one token: the right to what follows
+	from, end int64         // the unused part of the block: [from, end)
 }
 
 // producerIDTimeout is how long a producer waits for a block; then it is told
 // COORDINATOR_LOAD_IN_PROGRESS and asks again.
 const producerIDTimeout = 5 * time.Second
 
-func (p *producerIDs) next(ctx context.Context) (int64, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if err := p.fillLocked(ctx); err != nil {
-		return 0, err
-	}
-	id := p.from
-	p.from++
-	return id, nil
+func newProducerIDs(allot func(context.Context) (int64, int32, error)) *producerIDs {
+	return &producerIDs{allot: allot, turn: make(chan struct{}, 1)}
+}
+
+// next gives an id. Those who wait while another asks for a block have the same
+// time as that one, and do not take theirs one after the other.
+func (p *producerIDs) next(ctx context.Context) (id int64, err error) {
+	err = p.filled(ctx, func() {
+		id = p.from
+		p.from++
+	})
+	return id, err
 }
 
 // fill sees to it that the next id is at hand.
-func (p *producerIDs) fill(ctx context.Context) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.fillLocked(ctx)
-}
+func (p *producerIDs) fill(ctx context.Context) error { return p.filled(ctx, func() {}) }
 
-func (p *producerIDs) fillLocked(ctx context.Context) error {
-	if p.from < p.end {
-		return nil
-	}
+// filled calls take when there is an id to be taken.
+func (p *producerIDs) filled(ctx context.Context, take func()) error {
 	ctx, cancel := context.WithTimeout(ctx, producerIDTimeout)
 	defer cancel()
-	first, count, err := p.allot(ctx)
-	if err != nil {
-		return err
+	select {
+	case p.turn <- struct{}{}:
+		defer func() { <-p.turn }()
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	p.from, p.end = first, first+int64(count)
+	if p.from == p.end {
+		first, count, err := p.allot(ctx)
+		if err != nil {
+			return err
+		}
+		p.from, p.end = first, first+int64(count)
+	}
+	take()
 	return nil
 }
 

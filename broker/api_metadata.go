@@ -152,17 +152,18 @@ func (b *Broker) metadata(c *call, req *kmsg.MetadataRequest) *kmsg.MetadataResp
 }
 
 // refusesMetadata says whether the request asks in a way that Kafka refuses
-// for every topic it lists: by id before v12, or by neither name nor id.
+// for every topic it lists: by id before v12, or by neither name nor id. Beside
+// an id from v12 on whatever has none is passed over.
 func refusesMetadata(version int16, req *kmsg.MetadataRequest) bool {
+	ids, nameless := false, false
 	for _, t := range req.Topics {
-		if version < 12 && (t.TopicID != [16]byte{} || t.Topic == nil) {
-			return true
-		}
-		if t.Topic == nil && t.TopicID == ([16]byte{}) {
-			return true
-		}
+		ids = ids || t.TopicID != [16]byte{}
+		nameless = nameless || t.Topic == nil
 	}
-	return false
+	if version < 12 {
+		return ids || nameless
+	}
+	return nameless && !ids
 }
 
 func refusedTopic(name *string, id [16]byte, code int16) kmsg.MetadataResponseTopic {

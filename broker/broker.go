@@ -83,7 +83,7 @@ type Broker struct {
 	publisher  publisher
 	replicas   replicas
 	coordinators
-	producerIDs producerIDs
+	producerIDs *producerIDs
 	sessions    *fetchSessions
 	server      *wire.Server
 	listeners   []listener

@@ -31,6 +31,13 @@ func (b *Broker) change(ctx context.Context, principal string, req kmsg.Request,
 	return resp, nil
 }
 
+// change is the broker's change on behalf of a client. The request holds nothing
+// of the budget while it waits.
+func (c *call) change(req kmsg.Request, timeout time.Duration) (kmsg.Response, error) {
+	c.Waiting()
+	return c.b.change(c.ctx, c.Conn.Principal, req, timeout)
+}
+
 // requestTimeout is request.timeout.ms, for requests that carry none.
 func (b *Broker) requestTimeout() time.Duration {
 	return time.Duration(b.config.Int("request.timeout.ms")) * time.Millisecond

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"millrace/storage"
 )
 
 // housekeep does what is due from time to time and belongs to no request:
@@ -36,6 +38,9 @@ func (b *Broker) housekeep(ctx context.Context) {
 			}
 			if err := b.store.Housekeep(b.now()); err != nil {
 				b.refused.Error("housekeeping of the data directories failed", zap.Error(err))
+			}
+			if len(b.store.DirectoryIDs()) == 0 {
+				b.fail(storage.ErrNoDirectory) // as Kafka, which halts
 			}
 		}
 	}

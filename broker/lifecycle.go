@@ -124,7 +124,7 @@ func newBroker(o Options) *Broker {
 	b.publisher.b, b.publisher.waiters = b, map[int64][]chan struct{}{}
 	b.replicas.b, b.replicas.at, b.replicas.offline = b, map[replicaKey]*partition.Partition{}, map[replicaKey]error{}
 	b.coordinators.b, b.coordinators.shards, b.coordinators.epochs = b, map[int32]*coordinator.Shard{}, map[int32]int32{}
-	b.producerIDs.allot = b.allotProducerIDs
+	b.producerIDs = newProducerIDs(b.allotProducerIDs)
 	b.sessions = newFetchSessions(int(b.config.Int("max.incremental.fetch.session.cache.slots")))
 	rand.Read(b.incarnation[:])
 	b.running, b.halt = context.WithCancel(context.Background())

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 
@@ -40,8 +41,8 @@ func (p *publisher) catchUp(ctx context.Context, src controller.Source) error {
 func (p *publisher) run(ctx context.Context, src controller.Source) {
 	for {
 		if err := p.next(ctx, src); err != nil {
-			if ctx.Err() == nil {
-				p.b.fail(err)
+			if ctx.Err() == nil && !errors.Is(err, controller.ErrStopped) {
+				p.b.fail(err) // why a controller has stopped, it says itself
 			}
 			return
 		}

@@ -53,7 +53,7 @@ func (b *Broker) autoCreate(c *call, names []string) []int16 {
 	if len(req.Topics) == 0 {
 		return codes
 	}
-	resp, err := b.change(c.ctx, c.Conn.Principal, req, autoCreateTimeout)
+	resp, err := c.change(req, autoCreateTimeout)
 	if err != nil {
 		return codes
 	}

@@ -2,12 +2,16 @@ package brokertest
 
 import (
 	"context"
+	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"millrace/storage"
 )
 
 func setForBroker(t *testing.T, adm *kadm.Client, key, value string) {
@@ -62,6 +66,35 @@ func TestUnknownBrokerConfigsAreShown(t *testing.T) {
 			if !found {
 				t.Errorf("broker %v: plugin.key is not among its configs", ask)
 			}
+		}
+	})
+}
+
+// A broker whose last data directory has failed gives up, as Kafka halts: others
+// are to take over what it led.
+func TestABrokerWithoutADirectoryGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := New(t, nil)
+		defer n.End()
+		n.Start()
+		c := n.Client(kgo.AllowAutoTopicCreation(), kgo.RecordDeliveryTimeout(time.Second))
+		Produce(t, c, "events", "v", 1)
+		n.Disk.Refuse(func(op, _ string) error {
+			if op == "write" {
+				return errors.New("input/output error")
+			}
+			return nil
+		})
+		if err := c.ProduceSync(context.Background(), &kgo.Record{Topic: "events", Value: []byte("lost")}).FirstErr(); err == nil {
+			t.Error("a record was acknowledged that could not be written")
+		}
+		select {
+		case err := <-n.done:
+			if n.cancel = nil; !errors.Is(err, storage.ErrNoDirectory) {
+				t.Errorf("it gives up because of %v", err)
+			}
+		case <-time.After(time.Minute):
+			t.Error("it runs on without a directory")
 		}
 	})
 }
