@@ -121,6 +121,9 @@ func CheckBroker(name string, value *string, clusterDefault bool) error {
 	if err := k.Check(*value); err != nil {
 		return &Error{Message: err.Error(), Request: true}
 	}
+	if err := checkHeirs(base, *value); err != nil {
+		return &Error{Message: err.Error(), Request: true}
+	}
 	if base == "metric.reporters" && k.Canonical(*value) != k.Default && strings.TrimFunc(*value, javaBlank) != "" {
 		return &Error{Message: fmt.Sprintf("Invalid value %s for configuration %s: Class could not be found.", *value, name), Request: true}
 	}

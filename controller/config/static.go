@@ -94,13 +94,35 @@ func (s *Static) checkProperty(name string) (string, error) {
 	if err := k.Check(v); err != nil {
 		return "", err
 	}
+	if err := checkHeirs(name, v); err != nil {
+		return "", err
+	}
+	return k.withoutEffect(), nil
+}
+
+func (k *Key) withoutEffect() string {
 	switch k.Effect {
 	case NoEffect:
-		return "has no effect: " + k.Reason, nil
+		return "has no effect: " + k.Reason
 	case Waiting:
-		return "has no effect yet: it waits for " + k.Reason, nil
+		return "has no effect yet: it waits for " + k.Reason
 	}
-	return "", nil
+	return ""
+}
+
+// WithoutEffect says why a config that was set while the broker runs changes
+// nothing; "" where it does what Kafka documents.
+func WithoutEffect(s Scope, name string) string {
+	if k, ok := Find(s, name); ok {
+		if s == BrokerScope && (name == "listeners" || name == "listener.security.protocol.map") {
+			return "has no effect: listeners are those of the start"
+		}
+		return k.withoutEffect()
+	}
+	if s == BrokerScope {
+		return unknownProperty(name)
+	}
+	return ""
 }
 
 // RefusedProtection is an error if the config asks for protection that is not

@@ -209,3 +209,18 @@ func convert(name, v string) string {
 	}
 	return value{typ: Long, num: n * unit}.String()
 }
+
+// checkHeirs says whether the topic configs that inherit a broker config can have
+// its value. Kafka's rules for the broker config alone are wider in places; a value
+// that no topic can have is refused as the topic's.
+func checkHeirs(name, v string) error {
+	for i := range topicKeys {
+		k := &topicKeys[i]
+		if contains(k.SynonymNames(), name) {
+			if err := k.Check(convert(name, v)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
