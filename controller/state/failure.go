@@ -15,5 +15,8 @@ func fail(err *kerr.Error, message string) *failure {
 // plain is a refusal without a message of its own.
 func plain(err *kerr.Error) *failure { return &failure{code: err.Code} }
 
+// told is a refusal with the words that belong to its code.
+func told(err *kerr.Error) *failure { return fail(err, err.Description) }
+
 // unknown is how Kafka answers what it did not foresee.
 func unknown(message string) *failure { return fail(kerr.UnknownServerError, message) }

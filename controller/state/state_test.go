@@ -658,7 +658,7 @@ func TestDescribesWhatHolds(t *testing.T) {
 		p.d.write(configRecord(image.BrokerResource, resource, "log.retention.ms", v))
 	}
 	for _, step := range []struct{ do, topic, want string }{
-		{"", "a", "604800000 from 5"}, {"", "a", "604800000 from 5"}, {"", "a retention.ms=7", "7 from 1"},
+		{"", "a", "604800000 from 5"}, {"", "a", "604800000 from 5"}, {"", "a retention.ms=7", "7 from 1"}, {"", "a retention.ms=+7", "+7 from 1"},
 		{":5000", "a", "5000 from 3"}, {"1:6000", "a", "6000 from 2"}, {"1:", "a", "5000 from 3"}, {":", "a", "604800000 from 5"},
 	} {
 		if resource, value, ok := strings.Cut(step.do, ":"); ok {

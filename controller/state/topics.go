@@ -249,6 +249,9 @@ func (d *Decider) describeNew(configs []image.Config) []kmsg.CreateTopicsRespons
 	for _, e := range entries {
 		one := kmsg.NewCreateTopicsResponseTopicConfig()
 		one.Name, one.Value, one.ReadOnly, one.Source, one.IsSensitive = e.Name, e.Value, e.ReadOnly, e.Source, e.Sensitive
+		if own, ok := get(e.Name); ok {
+			one.Value = &own // as it was given, not as it is understood
+		}
 		out = append(out, one)
 	}
 	if len(configs) == 0 {

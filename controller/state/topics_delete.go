@@ -74,7 +74,7 @@ func (d *Decider) deleteTopics(req *kmsg.DeleteTopicsRequest, c *chance) kmsg.Re
 		if found := d.working.TopicByID(t.TopicID); found != nil {
 			doomed = append(doomed, found)
 		} else {
-			answer(nil, t.TopicID, plain(kerr.UnknownTopicID))
+			answer(nil, t.TopicID, told(kerr.UnknownTopicID))
 		}
 	}
 	for _, t := range asked {
@@ -84,7 +84,7 @@ func (d *Decider) deleteTopics(req *kmsg.DeleteTopicsRequest, c *chance) kmsg.Re
 		found := d.working.TopicByName(*t.Topic)
 		switch {
 		case found == nil:
-			answer(t.Topic, none, plain(kerr.UnknownTopicOrPartition))
+			answer(t.Topic, none, told(kerr.UnknownTopicOrPartition))
 		case ids[found.ID] != 0:
 			answer(t.Topic, found.ID, fail(kerr.InvalidRequest, "The provided topic name maps to an ID that was already supplied."))
 			ids[found.ID] = answered
