@@ -42,7 +42,7 @@ func start(ctx context.Context, o Options) (b *Broker, err error) {
 	b = newBroker(o)
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, b.stop(false))
+			err = b.stop(err)
 		}
 	}()
 	listen := o.Listen
@@ -121,7 +121,7 @@ func newBroker(o Options) *Broker {
 	b.refused = b.log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core {
 		return zapcore.NewSamplerWithOptions(c, time.Second, 1, 0)
 	}))
-	b.publisher.b, b.publisher.waiters = b, map[int64][]chan struct{}{}
+	b.publisher.b, b.publisher.waiters, b.publisher.warned = b, map[int64][]chan struct{}{}, map[string]bool{}
 	b.replicas.b, b.replicas.at, b.replicas.offline = b, map[replicaKey]*partition.Partition{}, map[replicaKey]error{}
 	b.coordinators.b, b.coordinators.shards, b.coordinators.epochs = b, map[int32]*coordinator.Shard{}, map[int32]int32{}
 	b.producerIDs = newProducerIDs(b.allotProducerIDs)
@@ -222,9 +222,10 @@ func (b *Broker) awaitCoordinators(ctx context.Context) error {
 // stop ends a broker in the opposite order: the network drains, the publisher and
 // housekeeping end, then coordinators, the metadata closes, logs are flushed and
 // marked clean.
-// It is also the way out of a start that failed half-way.
-func (b *Broker) stop(clean bool) error {
-	var errs []error
+// It is also the way out of a start that failed half-way. cause is why the broker
+// stops if that is no order; it is the first of the errors given back.
+func (b *Broker) stop(cause error) error {
+	errs := []error{cause}
 	if b.server != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), waitForReplication)
 		if err := b.server.Drain(ctx); err != nil {
@@ -241,13 +242,19 @@ func (b *Broker) stop(clean bool) error {
 	b.tasks.Wait() // the publisher among them: it makes no new coordinators now
 	b.coordinators.stop()
 	if b.controller != nil {
-		errs = append(errs, b.controller.Stop())
+		switch err := b.controller.Stop(); {
+		case err == nil || errors.Is(cause, err):
+		case errors.Is(cause, controller.ErrStopped):
+			errs[0] = err // whoever asked it knows only that it is gone
+		default:
+			errs = append(errs, err)
+		}
 	}
 	for _, p := range b.replicas.all() {
 		p.Close()
 	}
 	if b.store != nil {
-		errs = append(errs, b.store.Close(clean))
+		errs = append(errs, b.store.Close(cause == nil))
 	}
 	return errors.Join(errs...)
 }

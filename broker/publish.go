@@ -20,7 +20,10 @@ import (
 type publisher struct {
 	b       *Broker
 	current atomic.Pointer[image.Image]
-	after   int64 // the offset of the newest image taken; the publisher's goroutine's own
+	// The publisher's goroutine's own: the offset of the newest image taken, and
+	// the configs that were said to have no effect.
+	after  int64
+	warned map[string]bool
 
 	mu      sync.Mutex
 	waiters map[int64][]chan struct{} // by the offset they wait for
@@ -105,6 +108,7 @@ func (p *publisher) wait(ctx context.Context, offset int64) error {
 func (b *Broker) applyConfigs(old *image.Image, u controller.Update) {
 	every := false
 	for _, r := range u.Delta.Configs {
+		b.publisher.warn(u.Image, r)
 		switch {
 		case r.Type == image.TopicResource:
 			if t := old.TopicByName(r.Name); t != nil {
@@ -118,6 +122,24 @@ func (b *Broker) applyConfigs(old *image.Image, u controller.Update) {
 	if every {
 		for t := range old.Topics() {
 			b.replicas.configure(t, b.topicConfig(u.Image, t.Name))
+		}
+	}
+}
+
+// warn says of each config that is set and has no effect that it has none, once.
+func (p *publisher) warn(img *image.Image, r image.Resource) {
+	scope := config.TopicScope
+	switch r.Type {
+	case image.TopicResource:
+	case image.BrokerResource:
+		scope = config.BrokerScope
+	default:
+		return
+	}
+	for _, c := range img.Configs(r.Type, r.Name).All() {
+		if why := config.WithoutEffect(scope, c.Key); why != "" && !p.warned[c.Key] {
+			p.warned[c.Key] = true
+			p.b.log.Warn("a config "+why, zap.String("config", c.Key), zap.String("resource", r.Name))
 		}
 	}
 }
