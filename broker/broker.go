@@ -125,5 +125,5 @@ func Run(ctx context.Context, o Options) error {
 	case cause = <-b.failed:
 		cause = fmt.Errorf("the broker gives up: %w", cause)
 	}
-	return errors.Join(cause, b.stop(cause == nil))
+	return b.stop(cause)
 }

@@ -37,7 +37,7 @@ func standing(t *testing.T) (*Broker, *disktest.FS) {
 	if err := b.openStore(o); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { b.stop(false) })
+	t.Cleanup(func() { b.stop(errTestOver) })
 	b.publisher.current.Store(image.New())
 	return b, disk
 }
@@ -70,6 +70,8 @@ func topicOf(name string, id [16]byte) records.Metadata {
 }
 
 var someTopic = [16]byte{1, 2, 3}
+
+var errTestOver = errors.New("the test is over")
 
 // A leadership of an earlier life is not taken up: its epoch may have records
 // that a power cut took.
