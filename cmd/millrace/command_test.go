@@ -182,3 +182,12 @@ func TestVersionAndHelp(t *testing.T) {
 		t.Errorf("code %d, %q, %q", code, stdout, stderr)
 	}
 }
+
+func TestSeveralErrorsAreOneLine(t *testing.T) {
+	code, _, stderr := try(t, func(context.Context, broker.Options) error {
+		return errors.Join(errors.New("the disk is full"), errors.New("a log stays open"))
+	}, nil, "serve")
+	if code != 1 || stderr != "millrace: the disk is full; a log stays open\n" {
+		t.Errorf("code %d, %q", code, stderr)
+	}
+}

@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"millrace/broker"
 )
@@ -56,7 +57,8 @@ func (p *program) main(ctx context.Context, args []string) int {
 	if err == nil {
 		return exitOK
 	}
-	fmt.Fprintf(p.stderr, "millrace: %v\n", err)
+	// One line, however many errors came together.
+	fmt.Fprintf(p.stderr, "millrace: %s\n", strings.ReplaceAll(err.Error(), "\n", "; "))
 	if errors.As(err, new(usageError)) {
 		return exitUsage
 	}

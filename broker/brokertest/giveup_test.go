@@ -1,0 +1,74 @@
+package brokertest
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"millrace/broker"
+	"millrace/controller/config"
+	"millrace/controller/raftlog"
+)
+
+// fullLog is a raft log whose disk runs full.
+type fullLog struct {
+	raftlog.Log
+	full atomic.Bool
+}
+
+var errFull = errors.New("no space left")
+
+func (l *fullLog) Sync() error {
+	if l.full.Load() {
+		return errFull
+	}
+	return l.Log.Sync()
+}
+
+// A broker whose metadata can not be written any more ends by itself, and says why
+// once, however many were waiting for the controller.
+func TestGivesUpWhenTheMetadataDiskIsFull(t *testing.T) {
+	for _, when := range []string{"from the start", "later"} {
+		t.Run(when, func(t *testing.T) {
+			static, _, err := config.ParseStatic(map[string]string{
+				"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": t.TempDir(), "broker.heartbeat.interval.ms": "50",
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			l := &fullLog{Log: raftlog.NewMemory()}
+			l.full.Store(when == "from the start")
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			err = broker.Run(ctx, broker.Options{Config: static, RaftLog: l, Ready: func(i broker.Info) {
+				if when != "later" {
+					t.Error("it got ready")
+				}
+				l.full.Store(true)
+				go func() {
+					c, err := kgo.NewClient(kgo.SeedBrokers(i.Bootstrap...))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					defer c.Close()
+					_, _ = kadm.NewClient(c).CreateTopic(ctx, 1, 1, nil, "too-much") // the broker goes
+				}()
+			}})
+			switch {
+			case ctx.Err() != nil:
+				t.Fatal("it did not end by itself")
+			case !errors.Is(err, errFull):
+				t.Fatalf("it ended with %v", err)
+			case strings.Count(err.Error(), errFull.Error()) != 1 || strings.Contains(err.Error(), "\n"):
+				t.Errorf("it does not say why in one line:\n%v", err)
+			}
+		})
+	}
+}
