@@ -97,6 +97,25 @@ func (b *Body) Len() int {
 	return b.n
 }
 
+// memory is how much the body keeps in memory while it is written: its bytes,
+// and what is copied of small sections.
+func (b *Body) memory() int64 {
+	if b == nil {
+		return 0
+	}
+	var bytes, copied int
+	for i := range b.chunks {
+		c := &b.chunks[i]
+		switch {
+		case c.sec == nil:
+			bytes += len(c.b)
+		case c.sec.Len() <= sectionCopyMax:
+			copied += c.sec.Len()
+		}
+	}
+	return int64(bytes + min(copied, maxHeld))
+}
+
 // Bytes copies the body into one slice, reading its sections. It is meant for
 // envelopes and tests; the Body can still be written afterwards.
 func (b *Body) Bytes() ([]byte, error) {

@@ -3,6 +3,7 @@ package wire
 import (
 	"context"
 	"sync"
+	"time"
 )
 
 // A budget limits how many bytes requests in progress may stand for. Waiters
@@ -36,8 +37,9 @@ func (b *budget) tryAcquire(n int64) (int64, bool) {
 }
 
 // acquire takes n bytes, or the whole budget if n is more than that, and
-// returns what it took. It waits until they are free or the context is done.
-func (b *budget) acquire(ctx context.Context, n int64) (int64, error) {
+// returns what it took. It waits until they are free or the context is done, and
+// calls impatient, if it is not nil, every now and then meanwhile.
+func (b *budget) acquire(ctx context.Context, n int64, impatient func()) (int64, error) {
 	if b.size <= 0 || n <= 0 {
 		return 0, nil
 	}
@@ -51,10 +53,21 @@ func (b *budget) acquire(ctx context.Context, n int64) (int64, error) {
 	w := &budgetWaiter{n: n, ready: make(chan struct{})}
 	b.waiting = append(b.waiting, w)
 	b.mu.Unlock()
-	select {
-	case <-w.ready:
-		return n, nil
-	case <-ctx.Done():
+	var tick <-chan time.Time
+	if impatient != nil {
+		t := time.NewTicker(impatience)
+		defer t.Stop()
+		tick = t.C
+	}
+	for waiting := true; waiting; {
+		select {
+		case <-w.ready:
+			return n, nil
+		case <-tick:
+			impatient()
+		case <-ctx.Done():
+			waiting = false
+		}
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -104,27 +117,46 @@ func (b *budget) inUse() int64 {
 	return b.used
 }
 
+// impatience is how often one that waits for a budget looks whether those who
+// hold it deserve it.
+const impatience = 500 * time.Millisecond
+
 const (
+	// tinyFrame is the length up to which a frame is read without a charge: it
+	// takes no more than the buffer it is read into. Whatever else goes on,
+	// heartbeats, commits and most fetches get through.
+	tinyFrame = 4<<10 - 4
 	// smallFrame is the length up to which a frame is paid from a reserve of its
-	// own, so that heartbeats and fetches get through while large Produce
-	// requests fill the budget.
+	// own, so that it gets through while large Produce requests fill the budget.
 	smallFrame = 64 << 10
-	// amplification is how many times its length a decoded request may take
-	// (24 was measured, for Metadata v0), Produce apart.
-	amplification = 32
 	// smallReserve is the size of the reserve for small frames.
 	smallReserve = 64 << 20
+	// lightRequest is what a request may stand for without a charge.
+	lightRequest = 64 << 10
+	// heavyRequest is what a request may stand for and give it back while it
+	// waits; one that holds more memory goes on being charged for it.
+	heavyRequest = 4 << 20
+	// answering is how many times the memory of a decoded request answering it
+	// may take: an entry is looked up, answered by a larger one, and that one
+	// encoded.
+	answering = 4
 )
 
 // budgets are those of one kind of listener: the clients', or the reserved ones
 // (between brokers, and of controllers), so that a flood of clients does not
 // stop replication.
+//
+// main and small are charged the length of a frame, from before it is read until
+// its handler has returned. decoded is charged, once it is read, what the
+// request stands for when it is decoded and answered. Who holds some of the last
+// never waits for the others, so that they cannot wait for one another in a
+// circle.
 type budgets struct {
-	main, small budget
+	main, small, decoded budget
 }
 
 func (b *budgets) init(size int64) {
-	b.main.size = size
+	b.main.size, b.decoded.size = size, size
 	if size > 0 {
 		b.small.size = smallReserve
 	}
@@ -137,12 +169,19 @@ func (b *budgets) forFrame(size int) *budget {
 	return &b.main
 }
 
-func (b *budgets) inUse() int64 { return b.main.inUse() + b.small.inUse() }
+func (b *budgets) inUse() int64 { return b.main.inUse() + b.small.inUse() + b.decoded.inUse() }
 
-// cost is what a frame stands for.
-func cost(key int16, size int) int64 {
-	if key == keyProduce {
-		return int64(size)
+// weight is what a request stands for once it is decoded and answered, its frame
+// apart. Of a Produce the decoder keeps slices; but a hundred megabytes can also
+// announce millions of nameless topics.
+func weight(h header, frame []byte) int64 {
+	l := layoutOf(h.key, h.version)
+	if l == nil {
+		return 0
 	}
-	return amplification * int64(size)
+	memory, _ := survey(l, flexible(h.key, h.version), frame[h.size:])
+	if h.key == keyProduce && memory <= 2*int64(len(frame)) {
+		return 0
+	}
+	return answering * memory
 }

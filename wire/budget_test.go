@@ -21,7 +21,7 @@ func TestBudget(t *testing.T) {
 		ctx := context.Background()
 		take := func(n, want int64) {
 			t.Helper()
-			if got, err := b.acquire(ctx, n); got != want || err != nil {
+			if got, err := b.acquire(ctx, n, nil); got != want || err != nil {
 				t.Fatalf("acquire(%d) = %d, %v, want %d", n, got, err, want)
 			}
 		}
@@ -33,7 +33,7 @@ func TestBudget(t *testing.T) {
 		var order []string
 		for _, n := range []int64{1000, 80, 30} {
 			go func() {
-				got, err := b.acquire(ctx, n)
+				got, err := b.acquire(ctx, n, nil)
 				mu.Lock()
 				defer mu.Unlock()
 				order = append(order, fmt.Sprintf("%d:%d %v", n, got, err))
@@ -46,7 +46,7 @@ func TestBudget(t *testing.T) {
 		cancelled, cancel := context.WithCancelCause(ctx)
 		failed := make(chan error)
 		go func() {
-			_, err := b.acquire(cancelled, 10)
+			_, err := b.acquire(cancelled, 10, nil)
 			failed <- err
 		}()
 		synctest.Wait()
@@ -75,11 +75,11 @@ func TestBudgetGivenUpWhenServed(t *testing.T) {
 	both := 0
 	for range 2000 {
 		b := &budget{size: 10}
-		b.acquire(context.Background(), 10)
+		b.acquire(context.Background(), 10, nil)
 		ctx, cancel := context.WithCancelCause(context.Background())
 		taken := make(chan int64)
 		go func() {
-			n, err := b.acquire(ctx, 10)
+			n, err := b.acquire(ctx, 10, nil)
 			if err != nil && n != 0 {
 				t.Errorf("acquire = %d, %v", n, err)
 			}
@@ -208,7 +208,9 @@ func TestBudgetOfHalfAFrame(t *testing.T) {
 	})
 }
 
-func TestAmplifies(t *testing.T) {
+// What a request stands for: nothing much for a real Produce, and several times
+// what decoding takes for one of nothing but topics, and for any other request.
+func TestWeight(t *testing.T) {
 	req := kmsg.NewPtrProduceRequest()
 	for range 2000 {
 		topic := kmsg.NewProduceRequestTopic()
@@ -224,36 +226,40 @@ func TestAmplifies(t *testing.T) {
 		}
 		real.Topics = append(real.Topics, topic)
 	}
-	for v := int16(0); v <= req.MaxVersion(); v++ {
-		for _, c := range []struct {
-			req     *kmsg.ProduceRequest
-			entries int
-			want    bool
-		}{{req, 4000, true}, {real, 120, false}} {
-			if v >= 13 && c.want {
-				// An id of 16 bytes makes an entry cost less than its worth.
-				continue
-			}
-			c.req.Version = v
-			b := c.req.AppendTo(nil)
-			if n := produceEntries(b, v); n != c.entries {
-				t.Errorf("v%d: counted %d topics and partitions, want %d", v, n, c.entries)
-			}
-			f := frame(keyProduce, v, 1, string(b))[4:]
-			if got := amplifies(f); got != c.want {
-				t.Errorf("v%d: amplifies = %v, want %v", v, got, c.want)
-			}
+	metadata := kmsg.NewPtrMetadataRequest()
+	metadata.Topics = make([]kmsg.MetadataRequestTopic, 1000)
+	weigh := func(req kmsg.Request, version int16) int64 {
+		req.SetVersion(version)
+		f := frame(req.Key(), version, 1, string(req.AppendTo(nil)))[4:]
+		h, err := parseHeader(f)
+		if err != nil {
+			t.Fatal(err)
 		}
+		return weight(h, f)
+	}
+	for v := int16(0); v <= req.MaxVersion(); v++ {
+		if n := weigh(real, v); n != 0 {
+			t.Errorf("v%d: a real Produce weighs %d", v, n)
+		}
+		if n := weigh(req, v); n < 4000*48*answering {
+			t.Errorf("v%d: a Produce of 4000 topics and partitions weighs %d", v, n)
+		}
+	}
+	if n := weigh(metadata, 0); n < 1000*48*answering || n > 1000*100*answering {
+		t.Errorf("a Metadata of 1000 topics weighs %d", n)
+	}
+	if n := weight(header{key: 1000}, make([]byte, 1<<20)); n != 0 {
+		t.Errorf("a private request weighs %d", n)
 	}
 }
 
-// A Produce stands for its length, any other request for 32 times its length,
-// until its handler says that it waits.
-func TestCost(t *testing.T) {
+// A frame is charged its length, from four kilobytes on, and what it stands for
+// when that is much; until its handler says that it waits, unless it is heavy.
+func TestCharges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var before, after int64
 		var w *world
-		w = newWorld(t, ServerOptions{Budget: 1 << 30, Handler: fake{handle: func(_ context.Context, r *Request) Reply {
+		w = newWorld(t, ServerOptions{Budget: 1 << 30, Handler: fake{serves: func(string, int16, int16) bool { return true }, handle: func(_ context.Context, r *Request) Reply {
 			before = w.server.Stats().BudgetInUse
 			r.Waiting()
 			after = w.server.Stats().BudgetInUse
@@ -262,39 +268,64 @@ func TestCost(t *testing.T) {
 		defer w.close()
 		p := w.dial()
 		defer p.nc.Close()
-		for _, n := range []int{0, 1000, smallFrame, 1 << 20} {
-			for key, times := range map[int16]int64{keyProduce: 1, 3: 32} {
-				f := frame(key, 1, 1, strings.Repeat("x", n))
-				p.send(f)
-				p.expect(1, "ok")
-				if want := times * int64(len(f)-4); before != want || after != 0 {
-					t.Errorf("a frame of %d bytes with key %d was charged %d, want %d; while it waited %d", len(f)-4, key, before, want, after)
-				}
+		metadata := func(n int) []byte {
+			req := kmsg.NewPtrMetadataRequest()
+			req.Topics = make([]kmsg.MetadataRequestTopic, n)
+			return frame(3, 0, 1, string(req.AppendTo(nil)))
+		}
+		const entry = answering * (32 + stringMemory)
+		for _, c := range []struct {
+			name          string
+			frame         []byte
+			charged, kept int64
+		}{
+			{"a tiny Produce", frame(keyProduce, 3, 1, strings.Repeat("x", 4000)), 0, 0},
+			{"a small Produce", frame(keyProduce, 3, 1, strings.Repeat("x", 5000)), 5011, 0},
+			{"a large Produce", frame(keyProduce, 3, 1, strings.Repeat("x", 1<<20)), 1<<20 + 11, 0},
+			{"a private request", frame(1000, 0, 1, strings.Repeat("x", 1<<20)), 1<<20 + 11, 0},
+			{"a light Metadata", metadata(100), 0, 0},
+			{"a Metadata", metadata(10000), 10000*(2+entry) + 15, 0},
+			{"a heavy Metadata", metadata(100000), 100000*(2+entry) + 15, 100000*(2+entry) + 15},
+		} {
+			p.send(c.frame)
+			p.expect(1, "ok")
+			if before != c.charged || after != c.kept {
+				t.Errorf("%s: charged %d, and %d while it waited, want %d and %d", c.name, before, after, c.charged, c.kept)
+			}
+			if n := w.server.Stats().BudgetInUse; n != 0 {
+				t.Errorf("%s: %d are still charged at the end", c.name, n)
 			}
 		}
 	})
 }
 
-// A Produce of nothing but topics is charged like any other request.
-func TestAmplifyingProduceIsCharged(t *testing.T) {
+// A request that stands for more than the whole budget is refused, except
+// between brokers.
+func TestTooHeavy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var inUse int64
-		var w *world
-		w = newWorld(t, ServerOptions{Budget: 64 << 20, Handler: fake{handle: func(_ context.Context, r *Request) Reply {
-			inUse = w.server.Stats().BudgetInUse
-			return answer("ok")
-		}}})
+		logger, logs := observed()
+		w := newWorld(t, ServerOptions{Budget: 8 << 20, Handler: echo(), Logger: logger, ReservedListeners: []string{"INTERNAL"}})
 		defer w.close()
-		req := kmsg.NewPtrProduceRequest()
-		req.Version = 7
-		req.Topics = make([]kmsg.ProduceRequestTopic, 20000)
-		body := string(req.AppendTo(nil))
+		req := kmsg.NewPtrMetadataRequest()
+		req.Topics = make([]kmsg.MetadataRequestTopic, 1<<20)
+		b := frame(3, 0, 1, string(req.AppendTo(nil)))
 		p := w.dial()
-		defer p.nc.Close()
-		p.produce(1, body)
-		p.expect(1, "ok")
-		if want := int64(amplification * (len(body) + 11)); inUse != want {
-			t.Errorf("charged %d, want %d", inUse, want)
+		p.other(9, "x")
+		p.expect(9, "ok x")
+		go p.nc.Write(b)
+		p.ended()
+		synctest.Wait()
+		if logs.Len() != 1 || !strings.Contains(fmt.Sprint(logs.All()[0].ContextMap()), "queued.max.request.bytes") {
+			t.Errorf("logged %v", logs.All())
+		}
+		q := w.dialTo("other", "broker:9093")
+		defer q.nc.Close()
+		go q.nc.Write(b)
+		if id, _, err := q.recv(); err != nil || id != 1 {
+			t.Errorf("between brokers: answer %d, error %v", id, err)
+		}
+		if n := w.server.Stats().BudgetInUse; n != 0 {
+			t.Errorf("%d bytes are still charged", n)
 		}
 	})
 }

@@ -59,8 +59,14 @@ type connection struct {
 	// Of the reading goroutine:
 	clientID *string // the last one seen
 	held     *sender // replies to be written together with the next
-	budget   *budget // what the current request was charged to
+	budget   *budget // what the current frame was charged to
 	charged  int64
+	weighed  int64 // what the current request was charged for being decoded
+
+	// Of both, for those who evict:
+	frameSince atomic.Int64 // when a charged frame began to be read, of server.clock; 0: none is
+	frameBytes atomic.Int64 // how much of it has come
+	owed       atomic.Int64 // bytes of replies in memory, being written
 
 	mu       sync.Mutex
 	changed  sync.Cond
@@ -94,6 +100,10 @@ func (c *connection) serve() {
 	c.shut(ErrClosed)
 	c.in.close()
 	c.waitWriter()
+	if c.held != nil {
+		c.held.free()
+	}
+	c.paid()
 	c.server.forget(c)
 }
 
@@ -111,13 +121,11 @@ func (c *connection) readRequests() error {
 			return err
 		}
 		frame, buf, err := c.in.body(key == keyProduce)
+		c.frameSince.Store(0)
 		if err != nil {
 			return err
 		}
-		if key == keyProduce {
-			err = c.recharge(frame)
-		}
-		if err == nil {
+		if err = c.weigh(frame); err == nil {
 			err = c.handle(key, frame, buf)
 		} else if key == keyProduce {
 			c.in.done(frame, buf)
@@ -144,47 +152,80 @@ func (c *connection) admit(size int, key int16) error {
 	if err := c.waitUnmuted(); err != nil {
 		return err
 	}
-	return c.charge(c.listener.budgets.forFrame(size), cost(key, size))
-}
-
-func (c *connection) charge(b *budget, n int64) error {
-	if b.size <= 0 {
+	if size <= tinyFrame {
 		return nil
 	}
-	got, ok := b.tryAcquire(n)
-	if !ok {
-		// It may take long; earlier replies do not wait for it.
-		if !c.flushHeld() {
-			return errEnd
-		}
-		var err error
-		c.waits.Add(1)
-		got, err = b.acquire(c.handling, n)
-		c.endWait()
-		if err != nil {
-			return errEnd
-		}
+	b := c.listener.budgets.forFrame(size)
+	got, err := c.acquire(b, int64(size))
+	if err != nil {
+		return err
 	}
 	c.budget, c.charged = b, got
+	if got > 0 {
+		c.frameBytes.Store(0)
+		c.frameSince.Store(max(c.server.clock(), 1))
+	}
 	return nil
 }
 
-// recharge charges a Produce like any other request if it announces so many
-// topics and partitions that decoding would take more than its length.
-func (c *connection) recharge(frame []byte) error {
-	if c.listener.budgets.main.size <= 0 || !amplifies(frame) {
-		return nil
+// acquire takes from a budget, and waits if it must.
+func (c *connection) acquire(b *budget, n int64) (int64, error) {
+	got, ok := b.tryAcquire(n)
+	if ok {
+		return got, nil
 	}
-	b := c.budget
-	c.giveBack()
-	return c.charge(b, amplification*int64(len(frame)))
+	// It may take long; earlier replies do not wait for it.
+	if !c.flushHeld() {
+		return 0, errEnd
+	}
+	c.waits.Add(1)
+	defer c.endWait()
+	got, err := b.acquire(c.handling, n, c.server.evictSenders)
+	if err != nil {
+		return 0, errEnd
+	}
+	return got, nil
 }
 
-// giveBack returns the current request's part of the budget.
+// weigh charges a request that was read for what it stands for.
+func (c *connection) weigh(frame []byte) error {
+	b := &c.listener.budgets.decoded
+	if b.size <= 0 || len(frame) <= 256 {
+		return nil
+	}
+	h, err := parseHeader(frame)
+	if err != nil || !c.server.options.Handler.Serves(c.Listener, h.key, h.version) {
+		return nil // it will be refused for that
+	}
+	n := weight(h, frame)
+	if n <= lightRequest {
+		return nil
+	}
+	if n > b.size && !c.listener.reserved {
+		return &requestError{h: h, err: fmt.Errorf("%w: %d bytes in memory, the limit is %d", errTooHeavy, n, b.size)}
+	}
+	got, err := c.acquire(b, n)
+	c.weighed = got
+	return err
+}
+
+// giveBack returns the current request's part of the budgets.
 func (c *connection) giveBack() {
 	if c.charged > 0 {
 		c.budget.release(c.charged)
 		c.charged = 0
+	}
+	if c.weighed > 0 {
+		c.listener.budgets.decoded.release(c.weighed)
+		c.weighed = 0
+	}
+}
+
+// lend returns it while the request waits, unless that is heavy: the memory is
+// still taken.
+func (c *connection) lend() {
+	if c.weighed <= heavyRequest {
+		c.giveBack()
 	}
 }
 
@@ -194,6 +235,14 @@ func (c *connection) endWait() {
 }
 
 func (c *connection) touch() { c.lastActive.Store(c.server.clock()) }
+
+// received notes that bytes have come.
+func (c *connection) received(n int) {
+	c.touch()
+	if c.frameSince.Load() != 0 {
+		c.frameBytes.Add(int64(n))
+	}
+}
 
 // waitUnmuted waits until a throttled connection may go on.
 func (c *connection) waitUnmuted() error {
@@ -321,6 +370,7 @@ func (c *connection) reply(q queued, produce bool) error {
 	if c.held == nil {
 		c.held = getSender()
 	}
+	c.owe(q.reply.Body)
 	err := c.held.add(&c.out, q.correlationID, q.tags, q.reply.Body)
 	if err != nil {
 		c.writeFailed(err)
@@ -366,6 +416,7 @@ func (c *connection) flushHeld() bool {
 	c.held = nil
 	err := s.flush(&c.out)
 	s.free()
+	c.paid()
 	if err != nil {
 		c.writeFailed(err)
 	}
@@ -455,7 +506,10 @@ func (c *connection) writeReady(q queued) {
 	c.endWait()
 
 	s := getSender()
-	defer s.free()
+	defer func() {
+		s.free()
+		c.paid()
+	}()
 	var mute time.Duration
 	taken := 0
 	for {
@@ -470,6 +524,7 @@ func (c *connection) writeReady(q queued) {
 			return
 		}
 		mute = max(mute, q.reply.Throttle)
+		c.owe(q.reply.Body)
 		if q.reply.None {
 			q.reply.Body.Release()
 		} else if err := s.add(&c.out, q.correlationID, q.tags, q.reply.Body); err != nil {
@@ -537,6 +592,7 @@ func (c *connection) writeFailed(err error) {
 // shut closes the connection and cancels its contexts.
 func (c *connection) shut(cause error) {
 	c.cancelConn(cause)
+	c.cancelHandling(cause)
 	c.nc.Close()
 }
 
@@ -565,7 +621,10 @@ func (c *connection) farewell(err error) {
 	}
 }
 
-var errNotServed = errors.New("the api key is not served here in this version")
+var (
+	errNotServed = errors.New("the api key is not served here in this version")
+	errTooHeavy  = errors.New("the request stands for more than queued.max.request.bytes")
+)
 
 // requestError is a request that ends its connection.
 type requestError struct {
@@ -588,6 +647,8 @@ func (c *connection) report(err error) {
 		c.server.logLimited("closing a connection: a bad frame", zap.Error(err), c.field())
 	case errors.Is(err, errNotServed):
 		c.server.logLimited("closing a connection: a request that is not served", zap.Error(err), c.field())
+	case errors.Is(err, errTooHeavy):
+		c.server.logLimited("closing a connection: a request that is too large", zap.Error(err), c.field())
 	case errors.As(err, &refused):
 		c.server.logLimited("closing a connection: a bad request header", zap.Error(err), c.field())
 	case errors.Is(err, errEnd), isGone(err), isTimeout(err):

@@ -3,8 +3,6 @@ package wire
 import (
 	"errors"
 	"fmt"
-	"math"
-	"reflect"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -27,11 +25,15 @@ func Decode(r *Request) (kmsg.Request, error) {
 
 // DecodeInto is Decode for a request value of the caller's.
 func DecodeInto(r *Request, into kmsg.Request) error {
-	into.SetVersion(r.Version)
-	if err := into.ReadFrom(r.Body); err != nil {
-		return fmt.Errorf("decoding %s v%d of %d bytes: %w", kmsg.NameForKey(r.Key), r.Version, len(r.Body), err)
+	err := check(r)
+	if err == nil {
+		into.SetVersion(r.Version)
+		err = into.ReadFrom(r.Body)
 	}
-	if err := check(into, len(r.Body)); err != nil {
+	if err == nil {
+		err = checkEnums(into)
+	}
+	if err != nil {
 		return fmt.Errorf("decoding %s v%d of %d bytes: %w", kmsg.NameForKey(r.Key), r.Version, len(r.Body), err)
 	}
 	return nil
@@ -42,23 +44,20 @@ var (
 	errUnknownEnum = errors.New("an ACL enum is UNKNOWN")
 )
 
-// check refuses what kmsg takes and Kafka's own parser does not.
-func check(req kmsg.Request, size int) error {
-	switch r := req.(type) {
-	case *kmsg.ProduceRequest:
-		// By hand: this is the hot path, and most of the body is records.
-		if size <= math.MaxInt16 {
-			return nil
-		}
-		if r.TransactionID != nil && len(*r.TransactionID) > math.MaxInt16 {
-			return errLongString
-		}
-		for i := range r.Topics {
-			if len(r.Topics[i].Topic) > math.MaxInt16 {
-				return errLongString
-			}
-		}
+// check refuses what Kafka's own parser refuses: it is stricter than kmsg, about
+// nulls and long strings.
+func check(r *Request) error {
+	l := layoutOf(r.Key, r.Version)
+	if l == nil {
 		return nil
+	}
+	_, err := survey(l, flexible(r.Key, r.Version), r.Body)
+	return err
+}
+
+// checkEnums refuses what Kafka's authorizer requests refuse when they are made.
+func checkEnums(req kmsg.Request) error {
+	switch r := req.(type) {
 	case *kmsg.DescribeACLsRequest:
 		if r.ResourceType == 0 || r.ResourcePatternType == 0 || r.Operation == 0 || r.PermissionType == 0 {
 			return errUnknownEnum
@@ -78,40 +77,5 @@ func check(req kmsg.Request, size int) error {
 			}
 		}
 	}
-	// A compact string can announce any length, a classic one cannot; and a
-	// short body holds no long string. So the walk below is rare.
-	if size > math.MaxInt16 && req.IsFlexible() && longString(reflect.ValueOf(req).Elem()) {
-		return errLongString
-	}
 	return nil
-}
-
-func longString(v reflect.Value) bool {
-	switch v.Kind() {
-	case reflect.String:
-		return v.Len() > math.MaxInt16
-	case reflect.Pointer:
-		return !v.IsNil() && longString(v.Elem())
-	case reflect.Struct:
-		if v.Type() == reflect.TypeFor[kmsg.Tags]() {
-			return false
-		}
-		for i := range v.NumField() {
-			if longString(v.Field(i)) {
-				return true
-			}
-		}
-	case reflect.Slice, reflect.Array:
-		switch v.Type().Elem().Kind() {
-		case reflect.String, reflect.Pointer, reflect.Struct, reflect.Slice:
-		default:
-			return false
-		}
-		for i := range v.Len() {
-			if longString(v.Index(i)) {
-				return true
-			}
-		}
-	}
-	return false
 }

@@ -29,7 +29,7 @@ type frameReader struct {
 	src      io.Reader
 	max      int // longest frame
 	poison   bool
-	progress func() // called whenever bytes arrived
+	progress func(n int) // called whenever bytes arrived
 
 	head  [headSize]byte
 	headN int     // bytes in head
@@ -121,7 +121,7 @@ func (f *frameReader) next() (size int, key int16, err error) {
 			n, err = f.src.Read(f.head[f.headN:])
 			f.headN += n
 			if n > 0 {
-				f.progress()
+				f.progress(n)
 				err = nil
 			}
 		}
@@ -163,7 +163,7 @@ func (f *frameReader) fill(need int) error {
 		f.class = min(f.ahead.class+1, aheadClasses-1)
 	}
 	if n > 0 {
-		f.progress()
+		f.progress(n)
 		return nil
 	}
 	if err == nil {
@@ -247,7 +247,7 @@ func (f *frameReader) large(pooled bool) ([]byte, *buffer, error) {
 			n, err := f.src.Read(buf.b[have:room])
 			have += n
 			if n > 0 {
-				f.progress()
+				f.progress(n)
 				continue
 			}
 			if err == nil {

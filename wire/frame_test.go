@@ -27,7 +27,7 @@ func (r *trickle) Read(p []byte) (int, error) {
 }
 
 func newFrameReader(src io.Reader, max int) *frameReader {
-	return &frameReader{src: src, max: max, poison: true, progress: func() {}}
+	return &frameReader{src: src, max: max, poison: true, progress: func(int) {}}
 }
 
 // readAll reads every frame; it copies those of Produces before they are

@@ -137,9 +137,7 @@ func FuzzHeader(f *testing.F) {
 		if h.size < minHeader || h.size > len(b) {
 			t.Fatalf("the header takes %d of %d bytes", h.size, len(b))
 		}
-		if h.key == keyProduce {
-			amplifies(b)
-		}
+		weight(h, b)
 		// A header that parses does so whatever follows it.
 		again, err := parseHeader(append(b[:h.size:h.size], 0xff))
 		if err != nil || again.size != h.size {

@@ -57,13 +57,13 @@ type Request struct {
 
 // Waiting tells the server that the handler is about to wait: for data, for a
 // group to form, for a coordinator. The request's part of the budget is given
-// back, and replies that were held to be written together with this one go out.
+// back, unless it is a heavy one, and replies that were held to be written together with this one go out.
 // Calling it more than once, or on a Request made by hand, is harmless. It is
 // for the goroutine that runs Handle, before Handle returns. The body stays
 // valid.
 func (r *Request) Waiting() {
 	if r.owner != nil {
-		r.owner.giveBack()
+		r.owner.lend()
 		r.owner.flushHeld()
 	}
 }

@@ -23,10 +23,14 @@ type ServerOptions struct {
 	Logger *zap.Logger
 	// MaxRequestBytes is socket.request.max.bytes; 0 means Kafka's 100 MiB.
 	MaxRequestBytes int32
-	// Budget is queued.max.request.bytes: what requests in progress may stand
-	// for. A Produce stands for its length, any other request for 32 times its
-	// length; frames of up to 64 KiB, and the reserved listeners, have reserves of
-	// their own. 0 or less means no limit.
+	// Budget is queued.max.request.bytes: the length of the frames that are read
+	// and handled at once, and again what these stand for once they are decoded
+	// and answered, and again what is kept of replies that peers do not take.
+	// Frames of up to 64 KiB, and the reserved listeners, have reserves of their
+	// own. A request that stands for more than the budget is refused. While
+	// others wait for the budget, whoever holds it and does not send the rest of
+	// a frame is cut off; while replies take more than it, who does not read
+	// them. 0 or less means no limit.
 	Budget int64
 	// IdleTimeout is connections.max.idle.ms; 0 means Kafka's ten minutes, a
 	// negative value none. A peer that has sent part of a frame, or that does not
@@ -73,6 +77,8 @@ type Stats struct {
 	Accepted      int64
 	// RefusedPerIP counts connections closed for their address's limit.
 	RefusedPerIP int64
+	// RepliesInMemory is what is kept of replies until peers take them.
+	RepliesInMemory int64
 }
 
 type counters struct {
@@ -91,6 +97,8 @@ type Server struct {
 	reserved budgets
 	counters counters
 	lines    logLimit
+	owed     atomic.Int64 // of replies in memory, by all connections
+	evicting [2]evictor
 	disk     gate
 	draining atomic.Bool
 	stopped  chan struct{} // closed when draining begins
@@ -169,6 +177,8 @@ func (s *Server) Stats() Stats {
 		Requests:      s.counters.requests.Load(),
 		Accepted:      s.counters.accepted.Load(),
 		RefusedPerIP:  s.counters.refusedPerIP.Load(),
+
+		RepliesInMemory: s.owed.Load(),
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -318,11 +328,11 @@ func (s *Server) accept(ln *listener, nc net.Conn) {
 	c := &connection{server: s, listener: ln, nc: nc}
 	c.changed.L = &c.mu
 	c.Conn = Conn{Listener: ln.name, Local: addrPort(nc.LocalAddr()), Remote: addrPort(nc.RemoteAddr()), Principal: Anonymous}
-	touch := c.touch
-	c.in = frameReader{src: nc, max: int(s.options.MaxRequestBytes), poison: s.options.PoisonBuffers, progress: touch}
-	c.out = output{nc: nc, progress: touch, counters: &s.counters, disk: s.disk}
+	c.in = frameReader{src: nc, max: int(s.options.MaxRequestBytes), poison: s.options.PoisonBuffers, progress: c.received}
+	c.out = output{nc: nc, progress: c.touch, counters: &s.counters, disk: s.disk}
 	c.Conn.ctx, c.cancelConn = context.WithCancelCause(context.Background())
-	c.handling, c.cancelHandling = context.WithCancelCause(c.Conn.ctx)
+	// Not a child of the other: shut cancels both, and a parent keeps a map.
+	c.handling, c.cancelHandling = context.WithCancelCause(context.Background())
 	c.touch()
 
 	if !s.admit(c) {

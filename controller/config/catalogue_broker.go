@@ -447,7 +447,7 @@ var brokerKeys = []Key{
 	{Name: "producer.purgatory.purge.interval.requests", Type: Int, Default: "1000", Effect: NoEffect, Reason: "waiting requests are not kept in a purgatory",
 		Doc: "How many finished Produce requests may lie in purgatory."},
 	{Name: "queued.max.request.bytes", Type: Long, Default: "-1",
-		Doc: "Memory for requests that are read and not yet handled; no more is read beyond it. -1 leaves it to the broker."},
+		Doc: "Memory for requests that are read and handled, for what they stand for when they are decoded and answered, and for replies that clients do not take: as much for each. -1 means 268435456, or socket.request.max.bytes if that is more."},
 	{Name: "queued.max.requests", Type: Int, Default: "500", Rule: Rule{Kind: AtLeast, Min: 1}, Importance: High, Effect: NoEffect, Reason: "work is not bound to thread pools",
 		Doc: "How many requests may wait for a handler."},
 	{Name: "quota.window.num", Type: Int, Default: "11", Rule: Rule{Kind: AtLeast, Min: 1}, Importance: Low, Effect: Waiting, Reason: "quotas",

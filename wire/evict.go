@@ -1,0 +1,129 @@
+package wire
+
+import (
+	"cmp"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// Memory that a peer could keep by doing nothing is taken back when others need
+// it: the budget of a frame whose rest does not come, the bytes of a reply that
+// is not read. As long as nobody needs it a peer may be as slow as the idle
+// time-out allows.
+
+const (
+	// stalled is how long nothing may come of a frame for which the budget is
+	// held, while others wait for the budget.
+	stalled = 2 * time.Second
+	// Nor may it come more slowly than this, once it has had some time.
+	slowestRate = 32 << 10 // bytes a second
+	slowGrace   = 5 * time.Second
+	// untaken is how long nothing may be taken of a reply while replies fill more
+	// memory than they may, and soonUntaken while they fill twice as much.
+	untaken     = time.Second
+	soonUntaken = 100 * time.Millisecond
+	// smallReply is what a reply may hold without being counted.
+	smallReply = 4 << 10
+	// evictPause is how often connections are looked through.
+	evictPause = 50 * time.Millisecond
+)
+
+// evictor sees to it that one goroutine at a time looks through the connections,
+// and not too often.
+type evictor struct{ last atomic.Int64 }
+
+func (e *evictor) due(now int64) bool {
+	last := e.last.Load()
+	return (last == 0 || now-last >= int64(evictPause)) && e.last.CompareAndSwap(last, max(now, 1))
+}
+
+// evictSenders cuts off whoever holds a budget for a frame that does not come.
+// Those who wait for a budget call it.
+func (s *Server) evictSenders() {
+	now := s.clock()
+	if !s.evicting[0].due(now) {
+		return
+	}
+	var slow []*connection
+	s.mu.Lock()
+	for c := range s.conns {
+		if c.sendsSlowly(now) {
+			slow = append(slow, c)
+		}
+	}
+	s.mu.Unlock()
+	for _, c := range slow {
+		s.logLimited("closing a connection: its request does not come, and others wait", c.field())
+		c.shut(ErrClosed)
+	}
+}
+
+func (c *connection) sendsSlowly(now int64) bool {
+	since := c.frameSince.Load()
+	if since == 0 {
+		return false
+	}
+	if time.Duration(now-max(since, c.lastActive.Load())) >= stalled {
+		return true
+	}
+	took := time.Duration(now - since)
+	return took >= slowGrace && float64(c.frameBytes.Load()) < slowestRate*took.Seconds()
+}
+
+// owe counts a reply that is to be written, and makes room if replies take too
+// much.
+func (c *connection) owe(body *Body) {
+	n := body.memory()
+	if n <= smallReply {
+		return
+	}
+	c.owed.Add(n)
+	total, most := c.server.owed.Add(n), c.server.options.Budget
+	if most > 0 && total > most {
+		c.server.evictReaders(total - most)
+	}
+}
+
+// paid forgets what was owed, since it has been written or given up.
+func (c *connection) paid() {
+	if n := c.owed.Swap(0); n > 0 {
+		c.server.owed.Add(-n)
+	}
+}
+
+// evictReaders cuts off who does not read, the greediest first, until excess
+// bytes of replies are free.
+func (s *Server) evictReaders(excess int64) {
+	now := s.clock()
+	if !s.evicting[1].due(now) {
+		return
+	}
+	patience := untaken
+	if excess > s.options.Budget {
+		patience = soonUntaken
+	}
+	type debtor struct {
+		*connection
+		owed int64
+	}
+	var idle []debtor
+	s.mu.Lock()
+	for c := range s.conns {
+		if n := c.owed.Load(); n > 0 && time.Duration(now-c.lastActive.Load()) >= patience {
+			idle = append(idle, debtor{c, n})
+		}
+	}
+	s.mu.Unlock()
+	slices.SortFunc(idle, func(a, b debtor) int { return cmp.Or(cmp.Compare(b.owed, a.owed), cmp.Compare(a.ID, b.ID)) })
+	for _, d := range idle {
+		if excess <= 0 {
+			return
+		}
+		excess -= d.owed
+		s.logLimited("closing a connection: its replies are not read, and fill the memory", zap.Int64("bytes", d.owed), d.field())
+		d.shut(ErrClosed)
+	}
+}
