@@ -101,13 +101,37 @@ func (OS) SyncDir(dir string) error {
 
 // Lock implements FS. The lock dies with the process.
 func (OS) Lock(name string) (io.Closer, error) {
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
-	if err != nil {
-		return nil, err
-	}
-	if err := flock(f); err != nil {
+	for {
+		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
+		if err != nil {
+			return nil, err
+		}
+		if err := flock(f); err != nil {
+			f.Close()
+			return nil, err
+		}
+		// Its last holder may have removed the file since it was opened: a lock on a
+		// file that has no name keeps nobody out.
+		named, err := isNamed(f, name)
+		if named {
+			return f, nil
+		}
 		f.Close()
-		return nil, err
+		if err != nil {
+			return nil, err
+		}
 	}
-	return f, nil
+}
+
+// isNamed says whether a file is the one that a name leads to.
+func isNamed(f *os.File, name string) (bool, error) {
+	held, err := f.Stat()
+	if err != nil {
+		return false, err
+	}
+	found, err := os.Stat(name)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil && os.SameFile(held, found), err
 }
