@@ -280,7 +280,8 @@ func (r *reader[E]) load(i int) error {
 		return nil
 	}
 	if err == nil || err == io.EOF {
-		err = io.ErrUnexpectedEOF
+		// A truncation has overtaken the reader, or the file is not what was written: a newer view, or the segment, says.
+		return &IndexError{File: r.x.path, Why: fmt.Sprintf("it ends before entry %d", i)}
 	}
 	return fmt.Errorf("read index: %w", err)
 }

@@ -47,6 +47,8 @@ type Log struct {
 	logger    *zap.Logger
 
 	cfg atomic.Pointer[Config]
+	// cutting is true while a truncation is under way: files may be shorter than the view says.
+	cutting atomic.Bool
 
 	// From here on: the caller's lock.
 

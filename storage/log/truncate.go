@@ -29,6 +29,8 @@ func (l *Log) Truncate(to batch.Offset) error {
 	}
 	l.flushing.Lock()
 	defer l.flushing.Unlock()
+	l.cutting.Store(true)
+	defer l.cutting.Store(false)
 	if err := l.truncate(to); err != nil {
 		return l.fail("truncation", err)
 	}
@@ -257,6 +259,8 @@ func (l *Log) TruncateFully(start batch.Offset) error {
 	}
 	l.flushing.Lock()
 	defer l.flushing.Unlock()
+	l.cutting.Store(true)
+	defer l.cutting.Store(false)
 	if err := l.truncateFully(start); err != nil {
 		return l.fail("truncation", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"sort"
+	"time"
 
 	"millrace/storage/batch"
 	"millrace/storage/epoch"
@@ -78,7 +79,9 @@ func (v *View) sizeOf(i int) int64 {
 // turns is how many truncations a reader lets overtake it.
 const turns = 8
 
-// again runs a read on v, and on a newer view when a truncation, or the removal of old segments, overtook it.
+// again runs a read on v, and on a newer view when a truncation, or the removal of old segments, overtook it. While a
+// truncation is under way its readers have a view that ends before the cut and indexes that may be cut already: they
+// wait a moment for the view that goes with those.
 func again[T any](v *View, read func(*View) (T, error)) (T, error) {
 	for i := 0; ; i++ {
 		x, err := read(v)
@@ -86,11 +89,21 @@ func again[T any](v *View, read func(*View) (T, error)) (T, error) {
 			return x, nil
 		}
 		next := v.log.View()
-		if next == v || i == turns || !(errors.Is(err, errRetired) || errors.Is(err, fs.ErrNotExist) || isCorrupt(err)) {
+		if i == turns || !(errors.Is(err, errRetired) || errors.Is(err, fs.ErrNotExist) || isCorrupt(err)) {
 			if errors.Is(err, errRetired) && next.closed {
 				err = ErrClosed
 			}
 			return x, err
+		}
+		if next == v {
+			cutting := v.log.cutting.Load()
+			if next = v.log.View(); next == v && !cutting {
+				return x, err
+			}
+			if next == v {
+				time.Sleep(time.Millisecond << i)
+				next = v.log.View()
+			}
 		}
 		v = next
 	}
