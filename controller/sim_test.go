@@ -604,7 +604,7 @@ func TestSimulation(t *testing.T) {
 		}
 	}
 	for _, what := range []string{"leaderships lost with answers pending", "admitted again"} {
-		if total[what] == 0 {
+		if total[what] == 0 && !testing.Short() { // rare: half as many worlds may miss it by chance
 			t.Errorf("no %s", what)
 		}
 	}
