@@ -264,6 +264,14 @@ func (m *member) handle(rd raft.Ready, now time.Time) error {
 	return nil
 }
 
+// reconfigured takes a change of the group over. That it is committed is synced
+// before anybody is told of it: a member that forgets this asks, after a crash,
+// the voters of before for their votes, and one of those may be gone for good
+// because the group no longer needs it.
+func (m *member) reconfigured(conf *pb.ConfState, index uint64) {
+	m.conf, m.changed, m.pending = conf, index, true
+}
+
 // follow keeps up with who leads. A leadership may end and begin again between
 // two looks; the term tells.
 func (m *member) follow(soft *raft.SoftState) {
@@ -318,12 +326,12 @@ func (m *member) commit(e *pb.Entry, now time.Time) error {
 		if err := proto.Unmarshal(e.GetData(), &old); err != nil {
 			return fmt.Errorf("reading the membership change at metadata offset %d: %w", e.GetIndex(), err)
 		}
-		m.conf, m.changed = m.node.ApplyConfChange(&old), e.GetIndex()
+		m.reconfigured(m.node.ApplyConfChange(&old), e.GetIndex())
 	case pb.EntryConfChangeV2:
 		if err := proto.Unmarshal(e.GetData(), &cc); err != nil {
 			return fmt.Errorf("reading the membership change at metadata offset %d: %w", e.GetIndex(), err)
 		}
-		m.conf, m.changed = m.node.ApplyConfChange(&cc), e.GetIndex()
+		m.reconfigured(m.node.ApplyConfChange(&cc), e.GetIndex())
 	}
 	m.publish(m.committed.Apply(int64(e.GetIndex()), nil))
 	return nil
