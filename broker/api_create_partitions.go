@@ -15,7 +15,10 @@ func (b *Broker) createPartitions(c *call, req *kmsg.CreatePartitionsRequest) *k
 	ask.Topics = nil
 	refuse := func(name string, code int16, msg string) {
 		t := kmsg.NewCreatePartitionsResponseTopic()
-		t.Topic, t.ErrorCode, t.ErrorMessage = name, code, &msg
+		t.Topic, t.ErrorCode = name, code
+		if msg != "" {
+			t.ErrorMessage = &msg
+		}
 		resp.Topics = append(resp.Topics, t)
 	}
 	for _, t := range req.Topics {
@@ -26,7 +29,7 @@ func (b *Broker) createPartitions(c *call, req *kmsg.CreatePartitionsRequest) *k
 		}
 	}
 	if len(ask.Topics) > 0 {
-		got, err := c.change(&ask, millis(req.TimeoutMillis))
+		got, err := c.change(&ask, inMillis(req.TimeoutMillis))
 		if err != nil {
 			code, msg := changeFailed(err)
 			for _, t := range ask.Topics {

@@ -35,7 +35,7 @@ func (b *Broker) createTopics(c *call, req *kmsg.CreateTopicsRequest) *kmsg.Crea
 		resp.Topics = append(resp.Topics, failedTopic(t.Topic, kerr.TopicAuthorizationFailed.Code, "Authorization failed."))
 	}
 	if len(ask.Topics) > 0 {
-		got, err := c.change(&ask, millis(req.TimeoutMillis))
+		got, err := c.change(&ask, inMillis(req.TimeoutMillis))
 		if err != nil {
 			code, msg := changeFailed(err)
 			for _, t := range ask.Topics {
@@ -58,12 +58,18 @@ func (b *Broker) createTopics(c *call, req *kmsg.CreateTopicsRequest) *kmsg.Crea
 
 func failedTopic(name string, code int16, msg string) kmsg.CreateTopicsResponseTopic {
 	t := kmsg.NewCreateTopicsResponseTopic()
-	t.Topic, t.ErrorCode, t.ErrorMessage = name, code, &msg
+	t.Topic, t.ErrorCode = name, code
+	if msg != "" {
+		t.ErrorMessage = &msg
+	}
 	t.NumPartitions, t.ReplicationFactor = -1, -1
 	t.Configs = []kmsg.CreateTopicsResponseTopicConfig{}
 	return t
 }
 
-// millis is a request's own time-out. A request that gives none, or one that
-// makes no sense, still gets one attempt.
+// inMillis is the time that a request gives to a change of metadata.
+func inMillis(ms int32) time.Duration { return time.Duration(ms) * time.Millisecond }
+
+// millis is a Produce request's own time-out. A request that gives none, or one
+// that makes no sense, still gets one attempt.
 func millis(ms int32) time.Duration { return max(time.Duration(ms)*time.Millisecond, time.Millisecond) }

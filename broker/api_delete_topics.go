@@ -53,7 +53,7 @@ func (b *Broker) deleteTopics(c *call, req *kmsg.DeleteTopicsRequest) *kmsg.Dele
 		resp.Topics = append(resp.Topics, undeleted(told, e.TopicID, kerr.TopicAuthorizationFailed.Code, "Topic authorization failed."))
 	}
 	if len(ask.Topics) > 0 {
-		got, err := c.change(ask, millis(req.TimeoutMillis))
+		got, err := c.change(ask, inMillis(req.TimeoutMillis))
 		if err != nil {
 			code, msg := changeFailed(err)
 			for _, e := range ask.Topics {

@@ -20,8 +20,11 @@ import (
 // silence, as Kafka does. A broker describes only itself; the empty broker
 // name stands for the cluster-wide defaults, of which only those set are told.
 
-// sourceDefault is the config source of a value nobody set (v1+).
-const sourceDefault = 5
+// The config sources (v1+) of a value nobody set, and of a logger's level.
+const (
+	sourceDefault = 5
+	sourceLogger  = 6
+)
 
 func (b *Broker) describeConfigs(c *call, req *kmsg.DescribeConfigsRequest) *kmsg.DescribeConfigsResponse {
 	resp := kmsg.NewPtrDescribeConfigsResponse()
@@ -54,7 +57,7 @@ func configEntry(e config.Entry, req *kmsg.DescribeConfigsRequest) kmsg.Describe
 			out.ConfigSynonyms = append(out.ConfigSynonyms, syn)
 		}
 	}
-	if req.IncludeDocumentation && e.Doc != "" {
+	if req.IncludeDocumentation && (e.Doc != "" || e.Source == sourceLogger) {
 		out.Documentation = &e.Doc
 	}
 	return out
@@ -91,7 +94,7 @@ func (b *Broker) describeResource(c *call, r kmsg.DescribeConfigsRequestResource
 			return nil, code, msg
 		}
 		level := b.loggerLevel()
-		return []config.Entry{{Name: rootLogger, Value: &level, Source: 6}}, 0, ""
+		return []config.Entry{{Name: rootLogger, Value: &level, Source: sourceLogger}}, 0, ""
 	case kmsg.ConfigResourceTypeClientMetrics:
 		if name == "" {
 			return nil, kerr.InvalidRequest.Code, "Client metrics subscription name must not be empty"

@@ -34,20 +34,23 @@ func (b *Broker) incrementalAlterConfigs(c *call, req *kmsg.IncrementalAlterConf
 	for _, r := range req.Resources {
 		times[resource{r.ResourceType, r.ResourceName}]++
 	}
-	told := map[resource]bool{}
 	for _, r := range req.Resources {
 		id := resource{r.ResourceType, r.ResourceName}
 		switch {
 		case times[id] > 1:
-			if !told[id] {
-				told[id] = true
-				done(r, kerr.InvalidRequest.Code, "Each resource must appear at most once.")
-			}
+			done(r, kerr.InvalidRequest.Code, "Each resource must appear at most once.")
 		case !b.mayAlterConfigs(c, r.ResourceType, r.ResourceName):
 			done(r, configAuthorizationError(r.ResourceType), "")
 		case r.ResourceType == kmsg.ConfigResourceTypeBrokerLogger:
 			code, msg := b.alterLogger(r, req.ValidateOnly)
 			done(r, code, msg)
+		case r.ResourceType == kmsg.ConfigResourceTypeBroker && r.ResourceName != "":
+			// A broker's configs are changed through that broker.
+			if code, msg := b.isSelf(r.ResourceName); code != 0 {
+				done(r, code, msg)
+				continue
+			}
+			ask.Resources = append(ask.Resources, r)
 		default:
 			ask.Resources = append(ask.Resources, r)
 		}

@@ -17,8 +17,12 @@ const autoCreateTimeout = 5 * time.Second
 
 // change asks the controller for a change and returns its answer once this
 // broker has applied it, so that whoever asked sees it in its next request.
-// The wait ends at timeout, or with ctx; the change itself may still come.
+// The wait ends at timeout, or with ctx; the change itself may still come. With
+// no time at all nothing is asked, as in Kafka.
 func (b *Broker) change(ctx context.Context, principal string, req kmsg.Request, timeout time.Duration) (kmsg.Response, error) {
+	if timeout <= 0 {
+		return nil, context.DeadlineExceeded
+	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	resp, offset, err := b.client.Do(ctx, principal, req)
@@ -44,10 +48,10 @@ func (b *Broker) requestTimeout() time.Duration {
 }
 
 // changeFailed is what a client is told of a change that no controller has
-// confirmed in time.
+// confirmed in time; Kafka has no words for a time-out.
 func changeFailed(err error) (int16, string) {
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		return kerr.RequestTimedOut.Code, errorText(kerr.RequestTimedOut.Code)
+		return kerr.RequestTimedOut.Code, ""
 	}
 	return kerr.NotController.Code, errorText(kerr.NotController.Code)
 }

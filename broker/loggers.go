@@ -1,7 +1,7 @@
 package broker
 
 import (
-	"strings"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -41,6 +41,14 @@ func (b *Broker) alterLogger(r kmsg.IncrementalAlterConfigsRequestResource, vali
 		return kerr.InvalidRequest.Code, "Unexpected broker id, expected " + itoa(b.nodeID) + ", but received " + r.ResourceName
 	}
 	set := b.level.Level()
+	for i, cfg := range r.Configs {
+		if slices.ContainsFunc(r.Configs[:i], func(c kmsg.IncrementalAlterConfigsRequestResourceConfig) bool { return c.Name == cfg.Name }) {
+			return kerr.InvalidRequest.Code, "Error due to duplicate config keys"
+		}
+		if cfg.Value == nil && cfg.Op != kmsg.IncrementalAlterConfigOpDelete {
+			return kerr.InvalidRequest.Code, "Null value not supported for : " + cfg.Name
+		}
+	}
 	for _, cfg := range r.Configs {
 		switch cfg.Op {
 		case kmsg.IncrementalAlterConfigOpSet:
@@ -57,7 +65,7 @@ func (b *Broker) alterLogger(r kmsg.IncrementalAlterConfigsRequestResource, vali
 		}
 		known := false
 		for _, l := range levels {
-			if cfg.Value != nil && strings.EqualFold(l.name, *cfg.Value) {
+			if l.name == *cfg.Value {
 				set, known = l.level, true
 			}
 		}

@@ -2,7 +2,7 @@ package config
 
 // topicKeys are the topic configs, sorted by name.
 var topicKeys = []Key{
-	{Name: "cleanup.policy", Type: List, Default: "delete", Rule: Rule{Kind: DistinctOf, Words: "compact,delete"}, Synonyms: "log.cleanup.policy",
+	{Name: "cleanup.policy", Type: List, Default: "delete", Rule: Rule{Kind: SetOf, Words: "compact,delete"}, Synonyms: "log.cleanup.policy",
 		Doc: "What happens to old segments: delete drops them by time or size, compact keeps the last record of each key; both may be named, none keeps everything."},
 	{Name: "compression.gzip.level", Type: Int, Default: "-1", Rule: Rule{Kind: BetweenOrMinus1, Min: 1, Max: 9}, Synonyms: "compression.gzip.level",
 		Doc: "Level used when the broker compresses with gzip; -1 is the library's own default."},

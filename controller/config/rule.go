@@ -22,6 +22,7 @@ const (
 	DistinctOf               // list without duplicates, of Words
 	DistinctSome             // as Distinct, not empty
 	DistinctSomeOf           // as DistinctOf, not empty
+	SetOf                    // list of Words, in which a duplicate counts once
 	NoBlanks                 // list without empty entries
 	Throttled                // "*" or partition:broker pairs
 	AutoOffsetReset          // earliest, latest or by_duration:<ISO 8601 duration>
@@ -69,6 +70,15 @@ func (k *Key) Canonical(value string) string {
 	v, err := k.parse(value)
 	if err != nil {
 		return value
+	}
+	if k.Rule.Kind == SetOf {
+		var once []string
+		for _, item := range v.list {
+			if !contains(once, item) {
+				once = append(once, item)
+			}
+		}
+		v.list = once
 	}
 	return v.String()
 }
@@ -205,7 +215,7 @@ func (k *Key) follow(v value) error {
 		if v.text == "" {
 			return invalid(k.Name, v.text, "String must be non-empty")
 		}
-	case Distinct, DistinctOf, DistinctSome, DistinctSomeOf, NoBlanks:
+	case Distinct, DistinctOf, DistinctSome, DistinctSomeOf, SetOf, NoBlanks:
 		return k.distinct(v)
 	case Throttled:
 		return k.throttled(v)
@@ -273,7 +283,7 @@ func (k *Key) distinct(v value) error {
 		}
 	}
 	for i, item := range v.list {
-		if r.Kind != NoBlanks && contains(v.list[:i], item) {
+		if r.Kind != NoBlanks && r.Kind != SetOf && contains(v.list[:i], item) {
 			return &Error{Message: fmt.Sprintf("Configuration '%s' values must not be duplicated.", k.Name)}
 		}
 	}

@@ -22,6 +22,8 @@ func TestCheck(t *testing.T) {
 		{TopicScope, "retention.ms", "9223372036854775808", "Not a number of type LONG", ""},
 		{TopicScope, "cleanup.policy", " compact , delete ", "", "compact,delete"},
 		{TopicScope, "cleanup.policy", "", "", ""},
+		{TopicScope, "cleanup.policy", "compact,delete,compact", "", "compact,delete"},
+		{BrokerScope, "log.cleanup.policy", "compact,compact", "must not be duplicated", ""},
 		{TopicScope, "cleanup.policy", "delete,", "values must not be empty", ""},
 		{TopicScope, "min.cleanable.dirty.ratio", "0.25", "", "0.25"},
 		{TopicScope, "min.cleanable.dirty.ratio", "1", "", "1.0"},

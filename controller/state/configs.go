@@ -206,8 +206,8 @@ func changed(scope config.Scope, kind image.ResourceType, c change, current *ima
 		return nil, nil
 	case config.OpAppend, config.OpSubtract:
 		k, known := config.Find(scope, c.key)
-		if !known {
-			k = nil
+		if !known || kind == image.ClientMetricsResource {
+			k = nil // Kafka knows of no lists in subscriptions here
 		}
 		base, set := current.Get(c.key)
 		if !set && known && !k.Null && !k.Required {
@@ -222,7 +222,7 @@ func changed(scope config.Scope, kind image.ResourceType, c change, current *ima
 	if kind == image.BrokerResource {
 		return nil, fail(kerr.InvalidRequest, fmt.Sprintf("Unknown operations type %d", c.op))
 	}
-	return nil, unknown(kerr.UnknownServerError.Description)
+	return nil, plain(kerr.UnknownServerError)
 }
 
 // checkAll judges a resource with the configs it would have.
