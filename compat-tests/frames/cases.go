@@ -18,6 +18,8 @@ func Cases() []Case {
 	all = append(all, offsetCases()...)
 	all = append(all, produceCases()...)
 	all = append(all, fetchCases()...)
+	all = append(all, configCases()...)
+	all = append(all, clusterCases()...)
 	all = append(all, listingCases()...)
 	return all
 }

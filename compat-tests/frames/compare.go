@@ -45,14 +45,12 @@ var unordered = map[string]string{
 	"MetadataResponse.Topics":                   "a Java hash map",
 	"MetadataResponse.Brokers":                  "a Java hash map",
 	"CreateTopicsResponse.Topics":               "a Java hash map of names",
-	"CreateTopicsResponseTopic.Configs":         "built from a hash map",
 	"DeleteTopicsResponse.Topics":               "shuffled on purpose (KafkaApis.deleteTopics)",
 	"CreatePartitionsResponse.Topics":           "a Java hash map",
 	"ListOffsetsResponse.Topics":                "a Java hash map",
 	"ListOffsetsResponseTopic.Partitions":       "a Java hash map",
 	"ProduceResponse.Topics":                    "a Scala map",
 	"ProduceResponseTopic.Partitions":           "a Scala map",
-	"DescribeConfigsResponseResource.Configs":   "built from a hash map",
 	"DescribeConfigsResponse.Resources":         "a Java hash map",
 	"ListGroupsResponse.Groups":                 "groups of several coordinators",
 	"DescribeGroupsResponse.Groups":             "joined futures",
@@ -65,6 +63,13 @@ var unordered = map[string]string{
 	"OffsetCommitResponse.Topics":               "valid topics first",
 	"IncrementalAlterConfigsResponse.Resources": "a Java hash map",
 	"OffsetForLeaderEpochResponse.Topics":       "a Scala map",
+}
+
+// keyed names the unordered arrays (built from hash maps) whose elements are
+// told apart by a field: differences are those of one element then.
+var keyed = map[string]string{
+	"CreateTopicsResponseTopic.Configs":       "Name",
+	"DescribeConfigsResponseResource.Configs": "Name",
 }
 
 // Normal is an answer with everything taken out that two servers may differ in.
@@ -157,6 +162,11 @@ func (n *normaliser) value(v reflect.Value, owner, name string) any {
 		for i := range list {
 			list[i] = n.value(v.Index(i), owner, name+"[]")
 		}
+		if key, ok := keyed[owner+"."+name]; ok {
+			if m, ok := byKey(list, key); ok {
+				return m
+			}
+		}
 		if _, open := unordered[owner+"."+name]; open {
 			sort.SliceStable(list, func(i, j int) bool { return text(list[i]) < text(list[j]) })
 		}
@@ -169,6 +179,19 @@ func (n *normaliser) value(v reflect.Value, owner, name string) any {
 	default:
 		return v.Interface()
 	}
+}
+
+// byKey is a list as a map; false where two elements have the same key.
+func byKey(list []any, key string) (map[string]any, bool) {
+	m := map[string]any{}
+	for _, e := range list {
+		k := text(e.(map[string]any)[key])
+		if _, twice := m[k]; twice {
+			return nil, false
+		}
+		m[k] = e
+	}
+	return m, true
 }
 
 // time is a moment in milliseconds: "now" stands for all near the present.

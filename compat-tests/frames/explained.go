@@ -24,6 +24,22 @@ var explained = []explanation{
 		"Kafka fails on the offset deltas of compressed batches; here INVALID_RECORD says what is wrong"),
 	explain(`^Produce/records/.*: packed \d: (length too small|length too large|length 0) .*(ErrorCode: 87 against 0|BaseOffset: -1 against \d+)$`,
 		"Kafka skips over compressed records and stores what no consumer can read; here every record is walked"),
+
+	// Topics and metadata.
+	explain(`^Metadata/created on demand/.*"[^"]*Metad.*ErrorCode: 17 against 3$`,
+		"topics that a request creates exist when it is answered, so a name that collides is known to be refused; Kafka answers 3 while it tries"),
+	explain(`^CreateTopics/configs/v1: \["(segment.bytes" "1048575|message.format.version" "3.0|message.timestamp.difference.max.ms" "5)"\]`,
+		"4.0 raised the least segment.bytes and removed keys; 3.9.2, which is asked in version 1, had not yet"),
+
+	// Configs: what this run's servers are told on their command lines.
+	explain(`^DescribeConfigs/broker/.*"(advertised.listeners|controller.listener.names|controller.quorum.voters|process.roles)"`,
+		"Kafka's node is configured with these, and one node of Millrace needs none of them"),
+	explain(`^DescribeConfigs/broker/.*"(listeners|log.dirs)".*Value: `, "each server's own ports and directories; Millrace's defaults suit one node, on loopback only"),
+	explain(`^DescribeConfigs/broker/.*"log.dirs".ConfigSynonyms: 2 elements against 1`, "log.dirs has a default, so that a directory that is not formatted is founded without any configuration"),
+	explain(`^DescribeConfigs/broker/.*"node.id".ConfigSynonyms: 2 elements against 1`, "node.id has a default that suits one node"),
+	explain(`^DescribeConfigs/broker/.*"group.initial.rebalance.delay.ms".ConfigSynonyms\[1\].Value: "0" against "3000"$`, "the default of the initial rebalance delay suits one node"),
+	explain(`^DescribeConfigs/.*/v0: .*IsDefault: true against false$`, "3.9.2 leaves the field of version 0 unfilled"),
+	explain(`^DescribeConfigs/topics/v0: .*"message.timestamp.after.max.ms".Value: "3600000" against "9223372036854775807"$`, "4.0 changed the default; 3.9.2 is asked in version 0"),
 }
 
 // Explained says why a difference is meant; "" if it is not. seen counts the

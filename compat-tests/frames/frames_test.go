@@ -27,6 +27,8 @@ var properties = map[string]string{
 	"group.initial.rebalance.delay.ms": "0", "num.partitions": "1",
 	"offsets.topic.num.partitions": "4", "offsets.topic.replication.factor": "1",
 	"transaction.state.log.num.partitions": "4", "transaction.state.log.replication.factor": "1", "transaction.state.log.min.isr": "1",
+	"share.coordinator.state.topic.num.partitions": "4", "share.coordinator.state.topic.replication.factor": "1", "share.coordinator.state.topic.min.isr": "1",
+	"node.id": "1",
 }
 
 // peers are the servers of a run.

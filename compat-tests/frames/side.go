@@ -216,3 +216,6 @@ func how(o frame.Outcome) string {
 	}
 	return "answered"
 }
+
+// pause is a pause of milliseconds, for what a server does behind its answer.
+func pause(ms int) { time.Sleep(time.Duration(ms) * time.Millisecond) }
