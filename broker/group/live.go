@@ -152,12 +152,19 @@ func (l *live) pendingIndex(id string) int {
 	return -1
 }
 
-// drop takes the member at i out.
+// drop takes the member at i out. If it led, one of those who are left does at
+// once, so that a newcomer does not lead before them; Kafka takes any of them,
+// here it is the first.
 func (l *live) drop(i int) {
-	if l.members[i].id == l.leader {
-		l.leader = ""
-	}
+	led := l.members[i].id == l.leader
 	l.members = append(l.members[:i], l.members[i+1:]...)
+	if !led {
+		return
+	}
+	l.leader = ""
+	if len(l.members) > 0 {
+		l.leader = l.members[0].id
+	}
 }
 
 func (l *live) dropPending(i int) {
