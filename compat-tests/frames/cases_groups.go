@@ -18,6 +18,7 @@ func groupCases() []Case {
 	all = append(all, beatCases()...)
 	all = append(all, leaveCases()...)
 	all = append(all, malformedGroupCases()...)
+	all = append(all, randomGroupCases()...)
 	return all
 }
 

@@ -117,7 +117,7 @@ type waiting struct {
 func (m *member) begin(what string, req kmsg.Request) *waiting {
 	req.SetVersion(m.c.v(kmsg.Key(req.Key())))
 	w := &waiting{m: m, place: len(m.c.answers), done: make(chan frame.Outcome, 1)}
-	m.c.answers = append(m.c.answers, Answer{What: told(m.name+": "+what, req)})
+	m.c.answers = append(m.c.answers, Answer{What: told(m.name+": "+what, req), Outcome: frame.Outcome{Silent: true}}) // until it ends
 	if m.conn == nil {
 		conn, err := frame.Dial(m.c.Addr)
 		if err != nil {
