@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"millrace/controller/config"
 	"millrace/wire"
 )
 
@@ -44,6 +45,26 @@ func TestConnectionLimits(t *testing.T) {
 	} {
 		if _, err := parse(bad...); err == nil || !strings.Contains(err.Error(), bad[0]) {
 			t.Errorf("%v: %v", bad, err)
+		}
+	}
+}
+
+func TestRequestBudget(t *testing.T) {
+	for _, c := range []struct {
+		set  map[string]string
+		want int64
+	}{
+		{nil, 256 << 20},
+		{map[string]string{"queued.max.request.bytes": "-1"}, 256 << 20},
+		{map[string]string{"queued.max.request.bytes": "200000000"}, 200000000},
+		{map[string]string{"socket.request.max.bytes": "1000000000"}, 1000000000},
+	} {
+		static, _, err := config.ParseStatic(c.set)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := requestBudget(static); got != c.want {
+			t.Errorf("%v: a budget of %d, want %d", c.set, got, c.want)
 		}
 	}
 }

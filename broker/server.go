@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"millrace/controller/config"
 	"millrace/wire"
 )
 
@@ -25,7 +26,7 @@ func (b *Broker) makeServer(ctx context.Context) error {
 	b.server = wire.NewServer(wire.ServerOptions{
 		Handler: dispatcher{b}, Logger: b.log.Named("wire"),
 		MaxRequestBytes:   b.config.Int("socket.request.max.bytes"),
-		Budget:            b.config.Long("queued.max.request.bytes"),
+		Budget:            requestBudget(b.config),
 		IdleTimeout:       time.Duration(b.config.Long("connections.max.idle.ms")) * time.Millisecond,
 		Limits:            limits,
 		ReservedListeners: reserved,
@@ -47,6 +48,18 @@ func (b *Broker) serve() {
 			})
 		}
 	}
+}
+
+// defaultRequestBudget is what queued.max.request.bytes is when it is -1. Kafka
+// then has no limit but its heap; a process without a heap of fixed size needs
+// one, or a few clients that send what they may would take all memory.
+const defaultRequestBudget = 256 << 20
+
+func requestBudget(c *config.Static) int64 {
+	if n := c.Long("queued.max.request.bytes"); n > 0 {
+		return n
+	}
+	return max(defaultRequestBudget, int64(c.Int("socket.request.max.bytes")))
 }
 
 // receiveBuffer is socket.receive.buffer.bytes where it was set. A buffer of a
