@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"bytes"
 	"crypto/rand"
 	"errors"
 
@@ -64,6 +65,9 @@ func mayRead(c *call, group string) int16 {
 func (b *Broker) joinGroup(c *call, req *kmsg.JoinGroupRequest) *kmsg.JoinGroupResponse {
 	code := mayRead(c, req.Group)
 	if code == 0 {
+		code = b.ownProtocols(c, req)
+	}
+	if code == 0 {
 		var resp *kmsg.JoinGroupResponse
 		if resp, code = ask[*kmsg.JoinGroupResponse](b, c, req.Group, req); code == 0 {
 			return resp
@@ -75,6 +79,28 @@ func (b *Broker) joinGroup(c *call, req *kmsg.JoinGroupRequest) *kmsg.JoinGroupR
 		resp.Protocol = kmsg.StringPtr("")
 	}
 	return resp
+}
+
+// protocolMemory is what a protocol takes beside its name and metadata.
+const protocolMemory = 64
+
+// ownProtocols makes the metadata that a member brings the group's own. It would
+// be kept as a part of the frame it came in, however long that is. Metadata that
+// no record of the group could ever hold is refused at once: Kafka keeps it in
+// memory, and fails with the same code when the group has assigned and is to be
+// written.
+func (b *Broker) ownProtocols(c *call, req *kmsg.JoinGroupRequest) int16 {
+	size := 0
+	for i := range req.Protocols {
+		size += protocolMemory + len(req.Protocols[i].Name) + len(req.Protocols[i].Metadata)
+	}
+	if size > int(b.topicConfig(c.image, offsetsTopic).MaxMessageBytes) {
+		return kerr.UnknownServerError.Code
+	}
+	for i := range req.Protocols {
+		req.Protocols[i].Metadata = bytes.Clone(req.Protocols[i].Metadata)
+	}
+	return 0
 }
 
 func (b *Broker) syncGroup(c *call, req *kmsg.SyncGroupRequest) *kmsg.SyncGroupResponse {
