@@ -67,7 +67,6 @@ type header struct {
 
 var (
 	errShortHeader = errors.New("the request header is cut short")
-	errBadClientID = errors.New("the client id has a negative length")
 	errBadTags     = errors.New("the tagged fields of the request header are malformed")
 )
 
@@ -93,9 +92,7 @@ func parseHeader(frame []byte) (header, error) {
 	}
 	n := int(int16(binary.BigEndian.Uint16(rest)))
 	rest = rest[2:]
-	switch {
-	case n < -1:
-		return h, errBadClientID
+	switch { // any negative length is null, as in Kafka
 	case n > len(rest):
 		return h, errShortHeader
 	case n >= 0:

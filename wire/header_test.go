@@ -97,7 +97,7 @@ func TestParseHeaderOddities(t *testing.T) {
 		{name: "tag count of six bytes", b: head(3, 9, 0, 0, 0x80, 0x80, 0x80, 0x80, 0x80, 0), err: errBadTags},
 		{name: "tag count above 32 bits", b: head(3, 9, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x1f), err: errBadTags},
 		{name: "no tags at all", b: head(3, 9, 0, 0), err: errBadTags},
-		{name: "negative client id", b: head(3, 1, 0xff, 0xfe), err: errBadClientID},
+		{name: "negative client id", b: head(3, 1, 0xff, 0xfe, 5), size: 10, own: 1, isNull: true},
 		{name: "client id cut", b: head(3, 1, 0, 5, 'a'), err: errShortHeader},
 		{name: "client id length cut", b: head(3, 1, 0), err: errShortHeader},
 		{name: "ControlledShutdown v0", b: head(7, 0, 0xff, 0xfe), size: 8},
