@@ -20,6 +20,7 @@ func Cases() []Case {
 	all = append(all, fetchCases()...)
 	all = append(all, configCases()...)
 	all = append(all, clusterCases()...)
+	all = append(all, connectionCases()...)
 	all = append(all, listingCases()...)
 	return all
 }

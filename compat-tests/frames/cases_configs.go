@@ -283,6 +283,7 @@ func alterBroker(s *Side) {
 	ask("1", "ssl.keystore.location=/x")
 	ask("1", "log.cleanup.policy+=compact")
 	ask("1", "max.connections.per.ip.overrides=127.0.0.1:100")
+	s.settle(ofBroker, "1", "max.connections.per.ip.overrides=127.0.0.1:100")
 	show()
 	ask("2", "log.retention.ms=1")
 	ask("x", "log.retention.ms=1")

@@ -39,6 +39,8 @@ var explained = []explanation{
 	explain(`^DescribeConfigs/broker/.*"node.id".ConfigSynonyms: 2 elements against 1`, "node.id has a default that suits one node"),
 	explain(`^DescribeConfigs/broker/.*"group.initial.rebalance.delay.ms".ConfigSynonyms\[1\].Value: "0" against "3000"$`, "the default of the initial rebalance delay suits one node"),
 	explain(`^DescribeConfigs/.*/v0: .*IsDefault: true against false$`, "3.9.2 leaves the field of version 0 unfilled"),
+	explain(`^DescribeConfigs/topics/v0: .*"(errors.deadletterqueue.group.enable|max.decompressed.message.bytes|message.downconversion.enable|message.format.version|message.timestamp.difference.max.ms|remote.copy.lag.bytes|remote.copy.lag.ms)": `,
+		"keys that came, or went, after 3.9.2, which is asked in version 0"),
 	explain(`^DescribeConfigs/topics/v0: .*"message.timestamp.after.max.ms".Value: "3600000" against "9223372036854775807"$`, "4.0 changed the default; 3.9.2 is asked in version 0"),
 }
 

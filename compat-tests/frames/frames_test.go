@@ -48,6 +48,8 @@ type peers struct {
 func TestAnswersAreKafkas(t *testing.T) {
 	p := start(t)
 	only := strings.Split(os.Getenv("MILLRACE_FRAMES"), ",")
+	t.Run("versions", p.checkVersions)
+	t.Run("features", p.checkFeatures)
 	for _, alone := range []bool{true, false} {
 		t.Run(map[bool]string{true: "alone", false: "together"}[alone], func(t *testing.T) {
 			for _, c := range Cases() {
