@@ -61,6 +61,16 @@ bad-input: build ## hostile frames, corrupt batches, readers that never read
 .PHONY: test
 test: unit bad-input clients frames torture ## every test
 
+.PHONY: soak
+soak: ## fuzz every decoder for FUZZ (20s) each, then longer simulations
+	@for f in $$(git grep -lE '^func Fuzz' -- '*_test.go'); do \
+	  for name in $$(sed -n 's/^func \(Fuzz[A-Za-z]*\)(.*/\1/p' $$f); do \
+	    echo "fuzz $$(dirname $$f) $$name"; \
+	    $(GO) test -run xxx -fuzz "^$$name\$$" -fuzztime $(or $(FUZZ),20s) ./$$(dirname $$f) || exit 1; \
+	  done; done
+	MILLRACE_SIM_SEEDS=100 $(GO) test -count=1 -run Simulation -timeout 30m ./controller
+	$(GO) test -count=1 -timeout 30m ./storage/log -soak 10
+
 .PHONY: kafka
 kafka: ## Apache Kafka 4.4.0 on loopback, from Maven, to try things against (KAFKA=3.9.2 for the old one)
 	@$(GO) run ./compat-tests/kafka/cmd -port $(or $(PORT),29092) $(if $(KAFKA),-version $(KAFKA))
