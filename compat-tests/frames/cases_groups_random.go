@@ -174,6 +174,7 @@ func (w *walker) step(random *rand.Rand, ws []*walker, leader string) {
 // meeting is where the two plays of one case agree that a step is over.
 type meeting struct {
 	prefix string
+	limit  time.Duration
 	mu     sync.Mutex
 	sides  map[string]*attendant
 	agreed int // steps that both are through with
@@ -190,7 +191,7 @@ type attendant struct {
 var meetings sync.Map // prefix -> *meeting
 
 func meetingOf(prefix string) *meeting {
-	m, _ := meetings.LoadOrStore(prefix, &meeting{prefix: prefix, sides: map[string]*attendant{}})
+	m, _ := meetings.LoadOrStore(prefix, &meeting{prefix: prefix, limit: agreement, sides: map[string]*attendant{}})
 	return m.(*meeting)
 }
 
@@ -218,7 +219,7 @@ func (m *meeting) meet(side string, state func() string) (string, bool) {
 	m.since = time.Now()
 	step := a.steps
 	m.mu.Unlock()
-	for start := time.Now(); time.Since(start) < agreement; time.Sleep(5 * time.Millisecond) {
+	for start := time.Now(); time.Since(start) < m.limit; time.Sleep(5 * time.Millisecond) {
 		m.mu.Lock()
 		if m.agreed >= step {
 			now := a.state
