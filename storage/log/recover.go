@@ -85,6 +85,14 @@ func (l *Log) recover(o Options, found []segmentFiles, epochsGood bool, report *
 			return l.fail("recovery", err)
 		}
 	}
+	// Most logs are not written to soon: none keeps its file open for that, or a
+	// start would need as many descriptors as there are partitions.
+	if err := l.closeActive(false); err != nil {
+		return l.fail("recovery", err)
+	}
+	last := l.last()
+	last.recent.Store(nil)
+	l.active = active{size: last.size, maxTimestamp: batch.NoTimestamp, maxOffset: last.base}
 	if l.end < point {
 		report.Lost = point - l.end
 		if l.lower != nil {

@@ -1,0 +1,68 @@
+package log
+
+import (
+	"fmt"
+	"testing"
+
+	"millrace/storage/batch"
+	"millrace/storage/disktest"
+)
+
+// After a crash every log has to be read, but a start may not need a descriptor for
+// each of them.
+func TestRecoveryKeepsNoFileOpen(t *testing.T) {
+	fs, files := disktest.New(), NewFiles(2)
+	append1 := func(l *Log) {
+		t.Helper()
+		u := batch.NewBuilder(batch.BuilderOptions{})
+		u.Add(7, nil, []byte("v"))
+		b := u.Bytes()
+		h, err := batch.ParseHeader(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.Append(b, h, 7); err != nil {
+			t.Fatal(err)
+		}
+	}
+	open := func(i int) *Log {
+		t.Helper()
+		l, _, err := Open(Options{FS: fs, Dir: fmt.Sprintf("d/t-%d", i), Topic: "t", Files: files})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	const n = 8
+	for i := range n {
+		l := open(i)
+		append1(l)
+		append1(l)
+		l.Abandon()
+	}
+	var logs []*Log
+	for i := range n {
+		logs = append(logs, open(i))
+	}
+	held := 0
+	for _, l := range logs {
+		if l.last().log.pins.Load() >= 0 {
+			held++
+		}
+	}
+	if held > 2 {
+		t.Errorf("%d files are open after a recovery of %d logs, at most 2 may be", held, n)
+	}
+	for _, l := range logs {
+		append1(l)
+		if at, ok, err := l.OffsetForTime(7, 3); err != nil || !ok || at.Offset != 0 {
+			t.Errorf("looking up a time: %v, %v, %v", at, ok, err)
+		}
+		if l.View().LogEnd() != 3 {
+			t.Errorf("the log ends at %d", l.View().LogEnd())
+		}
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
