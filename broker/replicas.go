@@ -99,9 +99,11 @@ func (r *replicas) assign(img *image.Image, delta *image.Delta) {
 	}
 	for _, leaders := range []bool{false, true} {
 		for _, t := range topics {
+			// A topic's configs are read once, and only where a log is opened.
+			tc := sync.OnceValue(func() *config.TopicConfig { return r.b.topicConfig(img, t.Name) })
 			for _, p := range t.Partitions {
 				if r.b.leads(img, p) == leaders && hosts(p, r.b.nodeID) {
-					r.assignOne(img, t, p)
+					r.assignOne(img, t, p, tc)
 				}
 			}
 		}
@@ -150,14 +152,13 @@ func (b *Broker) leads(img *image.Image, p *image.Partition) bool {
 	return own != nil && own.Incarnation == b.incarnation
 }
 
-func (r *replicas) assignOne(img *image.Image, t *image.Topic, p *image.Partition) {
+func (r *replicas) assignOne(img *image.Image, t *image.Topic, p *image.Partition, tc func() *config.TopicConfig) {
 	part := r.get(t.ID, p.Index)
 	if part == nil {
 		if r.broken(t.ID, p.Index) {
 			return
 		}
-		tc := r.b.topicConfig(img, t.Name)
-		opened, err := r.b.openPartition(t, p, tc)
+		opened, err := r.b.openPartition(t, p, tc())
 		if err != nil {
 			r.mu.Lock()
 			r.offline[replicaKey{t.ID, p.Index}] = err
