@@ -36,8 +36,9 @@ var (
 // Bolt is the log on disk.
 type Bolt struct {
 	picture
-	dir string
-	db  *bbolt.DB // nil until the first Sync of a new log
+	dir  string
+	made []string  // directories that Open made: their names are to be synced too
+	db   *bbolt.DB // nil until the first Sync of a new log
 
 	// What disk and picture differ in. The commit index alone is never reason
 	// enough to write: raft finds it again.
@@ -54,10 +55,10 @@ type Bolt struct {
 // Open opens the log in a directory, which it creates. Nothing is written
 // before the first Sync.
 func Open(dir string) (*Bolt, error) {
+	b := &Bolt{picture: newPicture(), dir: dir, made: missing(dir)}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("opening the raft log: %w", err)
 	}
-	b := &Bolt{picture: newPicture(), dir: dir}
 	path := filepath.Join(dir, fileName)
 	if _, err := os.Stat(path); err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
@@ -82,6 +83,22 @@ func Open(dir string) (*Bolt, error) {
 		return nil, err
 	}
 	return b, nil
+}
+
+// missing lists a directory and those above it that are not there, innermost first.
+func missing(dir string) []string {
+	var list []string
+	for {
+		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+			return list
+		}
+		list = append(list, dir)
+		up := filepath.Dir(dir)
+		if up == dir {
+			return list
+		}
+		dir = up
+	}
 }
 
 func openBolt(path string) (*bbolt.DB, error) {
@@ -261,6 +278,11 @@ func (b *Bolt) write() error {
 	}
 	if err == nil {
 		err = syncDir(b.dir)
+	}
+	for _, made := range b.made {
+		if err == nil {
+			err = syncDir(filepath.Dir(made))
+		}
 	}
 	if err != nil {
 		_ = db.Close()

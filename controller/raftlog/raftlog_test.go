@@ -514,6 +514,28 @@ func TestInterruptedFounding(t *testing.T) {
 	}
 }
 
+// TestNewDirectories: what is synced in a directory whose own name is not is lost
+// with that name, so the names that Open gave are known until the first Sync.
+func TestNewDirectories(t *testing.T) {
+	top := t.TempDir()
+	dir := filepath.Join(top, "a", "b", "c")
+	l, err := Open(dir)
+	must(t, err)
+	want := []string{dir, filepath.Dir(dir), filepath.Join(top, "a")}
+	if !slices.Equal(l.made, want) {
+		t.Errorf("made %v, want %v", l.made, want)
+	}
+	founded(t, l)
+	must(t, l.Sync())
+	must(t, l.Close())
+	l, err = Open(dir)
+	must(t, err)
+	defer l.Close()
+	if len(l.made) != 0 {
+		t.Errorf("made %v again", l.made)
+	}
+}
+
 func TestClosed(t *testing.T) {
 	l, err := Open(t.TempDir())
 	must(t, err)
