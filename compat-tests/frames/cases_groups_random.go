@@ -72,6 +72,9 @@ func walk(c *cast, random *rand.Rand, steps int) {
 							leader = w.id // up to v8 a leader that restarted is told its old id
 						}
 					}
+					if r, ok := o.Response.(*kmsg.JoinGroupResponse); ok && r.ErrorCode == 25 {
+						w.id = "" // it is to come as somebody new
+					}
 					w.there = w.id != ""
 				default:
 					fmt.Fprintf(&b, " %s waits to %s", w.name, w.what)
@@ -121,6 +124,14 @@ func (w *walker) step(random *rand.Rand, ws []*walker, leader string) {
 		if w.under == nil && random.IntN(2) == 0 {
 			w.id = ""
 		}
+	case chance >= 98:
+		req := kmsg.NewPtrDeleteGroupsRequest()
+		req.Groups = []string{w.group}
+		w.c.AskIn(w.c.v(kmsg.DeleteGroups), "delete the group", req)
+	case chance >= 96:
+		req := w.leaveRequest()
+		req.Members[0].MemberID, req.Members[0].InstanceID = "", kmsg.StringPtr("nobody")
+		w.c.AskIn(w.c.v(kmsg.LeaveGroup), "an instance that nobody is leaves", req)
 	case w.under != nil:
 		// It waits and has nothing to say.
 	case w.id == "":
