@@ -64,6 +64,8 @@ var (
 	ErrDirectoryInUse = storage.ErrLocked
 	// ErrIdentity: the data directory belongs to another node or cluster.
 	ErrIdentity = storage.ErrIdentity
+	// ErrNoMetadata: the data directories hold partitions but no metadata.
+	ErrNoMetadata = errors.New("the data directories have no metadata")
 )
 
 // Broker is one running broker.
@@ -94,6 +96,7 @@ type Broker struct {
 	running  context.Context // ends when the broker stops
 	halt     context.CancelFunc
 	tasks    sync.WaitGroup
+	serving  bool // the start is over; start's and stop's own
 	failed   chan error
 	failOnce sync.Once
 }

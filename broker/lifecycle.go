@@ -82,6 +82,7 @@ func start(ctx context.Context, o Options) (b *Broker, err error) {
 	b.background(b.heartbeats)
 	b.background(b.housekeep)
 	b.serve()
+	b.serving = true
 	if o.Ready != nil {
 		o.Ready(Info{Bootstrap: b.bootstrap(), NodeID: b.nodeID, ClusterID: b.applied().ClusterID()})
 	}
@@ -155,6 +156,14 @@ func (b *Broker) startController(o Options) error {
 			return fmt.Errorf("opening the metadata: %w", err)
 		}
 		rl = opened
+	}
+	if rl.Self() == 0 {
+		// To found a cluster would make strays of all that lies here.
+		if found := b.store.Unopened(); len(found) > 0 {
+			err := fmt.Errorf("%w: they hold %d partitions, %s-%d among them, and %s holds nothing that knows of them",
+				ErrNoMetadata, len(found), found[0].Topic, found[0].Partition, b.config.MetadataLogDir())
+			return errors.Join(err, rl.Close())
+		}
 	}
 	c, err := controller.Start(b.running, controller.Options{
 		NodeID: b.nodeID, ClusterID: b.store.ClusterID(), Directory: b.store.DirectoryID(), RaftLog: rl,
@@ -254,7 +263,8 @@ func (b *Broker) stop(cause error) error {
 		p.Close()
 	}
 	if b.store != nil {
-		errs = append(errs, b.store.Close(cause == nil))
+		// A start that failed has written to no log that is not closed in order here.
+		errs = append(errs, b.store.Close(cause == nil || !b.serving))
 	}
 	return errors.Join(errs...)
 }

@@ -72,3 +72,26 @@ func TestGivesUpWhenTheMetadataDiskIsFull(t *testing.T) {
 		})
 	}
 }
+
+// A directory that holds partitions is not founded anew when its metadata is gone:
+// the new cluster would know none of them and put them all aside.
+func TestLostMetadataIsNoNewCluster(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, n *Node) {
+		Produce(t, n.Client(kgo.AllowAutoTopicCreation()), "kept", "v", 3)
+		n.Stop()
+		metadata := n.raft
+		n.raft = raftlog.NewMemory()
+		err := n.StartError()
+		if !errors.Is(err, broker.ErrNoMetadata) || !strings.Contains(err.Error(), "kept-0") || strings.Contains(err.Error(), "\n") {
+			t.Errorf("the start ends with %v", err)
+		}
+		if _, err := n.Disk.Stat("/data/.kafka_cleanshutdown"); err != nil {
+			t.Errorf("the start that was refused took the mark of a clean stop: %v", err)
+		}
+		n.raft = metadata
+		n.Start()
+		if got := Consume(t, n.Client(kgo.ConsumeTopics("kept"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart())), 3); len(got) != 3 {
+			t.Errorf("%d records are left", len(got))
+		}
+	})
+}
