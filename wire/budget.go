@@ -3,6 +3,7 @@ package wire
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -37,9 +38,10 @@ func (b *budget) tryAcquire(n int64) (int64, bool) {
 }
 
 // acquire takes n bytes, or the whole budget if n is more than that, and
-// returns what it took. It waits until they are free or the context is done, and
-// calls impatient, if it is not nil, every now and then meanwhile.
-func (b *budget) acquire(ctx context.Context, n int64, impatient func()) (int64, error) {
+// returns what it took. It waits until they are free or the context is done. If
+// impatient is not nil it is called every now and then meanwhile, and ends the
+// wait with its error.
+func (b *budget) acquire(ctx context.Context, n int64, impatient func() error) (int64, error) {
 	if b.size <= 0 || n <= 0 {
 		return 0, nil
 	}
@@ -59,14 +61,15 @@ func (b *budget) acquire(ctx context.Context, n int64, impatient func()) (int64,
 		defer t.Stop()
 		tick = t.C
 	}
-	for waiting := true; waiting; {
+	var err error
+	for err == nil {
 		select {
 		case <-w.ready:
 			return n, nil
 		case <-tick:
-			impatient()
+			err = impatient()
 		case <-ctx.Done():
-			waiting = false
+			err = context.Cause(ctx)
 		}
 	}
 	b.mu.Lock()
@@ -84,7 +87,7 @@ func (b *budget) acquire(ctx context.Context, n int64, impatient func()) (int64,
 		}
 	}
 	b.grant()
-	return 0, context.Cause(ctx)
+	return 0, err
 }
 
 func (b *budget) release(n int64) {
@@ -146,13 +149,15 @@ const (
 // (between brokers, and of controllers), so that a flood of clients does not
 // stop replication.
 //
-// main and small are charged the length of a frame, from before it is read until
-// its handler has returned. decoded is charged, once it is read, what the
-// request stands for when it is decoded and answered. Who holds some of the last
-// never waits for the others, so that they cannot wait for one another in a
-// circle.
+// main and small are charged for a frame, until its handler has returned: a small
+// one its length before it is read, a large one as its bytes come, a step ahead
+// of them. So that several which are half read do not wait for one another for
+// ever, one at a time may go beyond the budget (ahead). decoded is charged, once
+// a frame is read, what the request stands for when it is decoded and answered.
+// Who holds some of that never waits for the others.
 type budgets struct {
 	main, small, decoded budget
+	ahead                atomic.Bool
 }
 
 func (b *budgets) init(size int64) {

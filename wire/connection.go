@@ -61,6 +61,8 @@ type connection struct {
 	held     *sender // replies to be written together with the next
 	budget   *budget // what the current frame was charged to
 	charged  int64
+	ahead    bool  // the current frame goes beyond the budget
+	inGate   bool  // the current request holds a place of server.handlers
 	weighed  int64 // what the current request was charged for being decoded
 
 	// Of both, for those who evict:
@@ -93,6 +95,7 @@ func (c *connection) serve() {
 	}
 	// What is due before the end is still written.
 	c.giveBack()
+	c.leaveGate()
 	if c.flushHeld() && c.waitPending(0) {
 		c.farewell(err)
 	}
@@ -155,36 +158,60 @@ func (c *connection) admit(size int, key int16) error {
 	if size <= tinyFrame {
 		return nil
 	}
-	b := c.listener.budgets.forFrame(size)
-	got, err := c.acquire(b, int64(size))
-	if err != nil {
-		return err
+	c.budget = c.listener.budgets.forFrame(size)
+	if c.budget == &c.listener.budgets.main {
+		return nil // it pays as it comes
 	}
-	c.budget, c.charged = b, got
-	if got > 0 {
+	return c.grow(size)
+}
+
+// errAhead ends a wait for the budget: the frame goes on without.
+var errAhead = errors.New("ahead of the budget")
+
+// grow charges the frame being read for n bytes in all.
+func (c *connection) grow(n int) error {
+	if c.ahead || c.budget.size <= 0 {
+		return nil
+	}
+	got, ok := c.budget.tryAcquire(int64(n) - c.charged)
+	if !ok {
+		var err error
+		c.frameSince.Store(0) // not the peer's time
+		got, err = c.wait(c.budget, int64(n)-c.charged, func() error {
+			c.server.evictSenders()
+			if c.charged > 0 && c.listener.budgets.ahead.CompareAndSwap(false, true) {
+				return errAhead
+			}
+			return nil
+		})
+		if errors.Is(err, errAhead) {
+			c.ahead, err = true, nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	c.charged += got
+	if c.frameSince.Load() == 0 {
 		c.frameBytes.Store(0)
 		c.frameSince.Store(max(c.server.clock(), 1))
 	}
 	return nil
 }
 
-// acquire takes from a budget, and waits if it must.
-func (c *connection) acquire(b *budget, n int64) (int64, error) {
-	got, ok := b.tryAcquire(n)
-	if ok {
-		return got, nil
-	}
-	// It may take long; earlier replies do not wait for it.
+// wait waits for a budget that has not enough. It may take long; earlier replies
+// do not wait for it.
+func (c *connection) wait(b *budget, n int64, impatient func() error) (int64, error) {
 	if !c.flushHeld() {
 		return 0, errEnd
 	}
 	c.waits.Add(1)
 	defer c.endWait()
-	got, err := b.acquire(c.handling, n, c.server.evictSenders)
-	if err != nil {
-		return 0, errEnd
+	got, err := b.acquire(c.handling, n, impatient)
+	if err != nil && !errors.Is(err, errAhead) {
+		err = errEnd
 	}
-	return got, nil
+	return got, err
 }
 
 // weigh charges a request that was read for what it stands for.
@@ -204,9 +231,14 @@ func (c *connection) weigh(frame []byte) error {
 	if n > b.size && !c.listener.reserved {
 		return &requestError{h: h, err: fmt.Errorf("%w: %d bytes in memory, the limit is %d", errTooHeavy, n, b.size)}
 	}
-	got, err := c.acquire(b, n)
+	got, ok := b.tryAcquire(n)
+	if !ok {
+		if got, err = c.wait(b, n, nil); err != nil {
+			return err
+		}
+	}
 	c.weighed = got
-	return err
+	return nil
 }
 
 // giveBack returns the current request's part of the budgets.
@@ -214,6 +246,10 @@ func (c *connection) giveBack() {
 	if c.charged > 0 {
 		c.budget.release(c.charged)
 		c.charged = 0
+	}
+	if c.ahead {
+		c.ahead = false
+		c.listener.budgets.ahead.Store(false)
 	}
 	if c.weighed > 0 {
 		c.listener.budgets.decoded.release(c.weighed)
@@ -224,6 +260,7 @@ func (c *connection) giveBack() {
 // lend returns it while the request waits, unless that is heavy: the memory is
 // still taken.
 func (c *connection) lend() {
+	c.leaveGate()
 	if c.weighed <= heavyRequest {
 		c.giveBack()
 	}
@@ -235,6 +272,47 @@ func (c *connection) endWait() {
 }
 
 func (c *connection) touch() { c.lastActive.Store(c.server.clock()) }
+
+// enterGate waits until few enough requests run. A decoded request may be small
+// and its answer take many megabytes while it is made: a thousand made at once
+// would be more than any budget. Produce and Fetch are not made of memory, and
+// who waits has left the gate, so that those inside need no more than the
+// processors and the disk. While replies that nobody reads fill the memory,
+// those inside wait for room.
+func (c *connection) enterGate(key int16) error {
+	s := c.server
+	if key == keyProduce || key == keyFetch || c.listener.reserved {
+		return nil
+	}
+	select {
+	case s.handlers <- struct{}{}:
+	default:
+		if !c.flushHeld() {
+			return errEnd
+		}
+		c.waits.Add(1)
+		defer c.endWait()
+		select {
+		case s.handlers <- struct{}{}:
+		case <-c.handling.Done():
+			return errEnd
+		}
+	}
+	c.inGate = true
+	if most := s.options.Budget; most > 0 && s.owed.Load() > most {
+		c.waits.Add(1)
+		defer c.endWait()
+		s.waitForRoom(c.handling)
+	}
+	return nil
+}
+
+func (c *connection) leaveGate() {
+	if c.inGate {
+		c.inGate = false
+		c.server.handlers.leave()
+	}
+}
 
 // received notes that bytes have come.
 func (c *connection) received(n int) {
@@ -321,10 +399,17 @@ func (c *connection) answer(frame []byte) (queued, error) {
 	if served {
 		r.Body = frame[h.size:len(frame):len(frame)]
 	}
+	if err := c.enterGate(h.key); err != nil {
+		return queued{}, err
+	}
 	c.waits.Add(1)
 	c.server.counters.requests.Add(1)
 	reply := c.server.options.Handler.Handle(c.handling, r)
 	c.endWait()
+	if reply.Pending == nil {
+		c.owe(reply.Body)
+	}
+	c.leaveGate()
 	return queued{h.correlationID, flexibleResponse(h.key, h.version), reply}, nil
 }
 
@@ -370,7 +455,6 @@ func (c *connection) reply(q queued, produce bool) error {
 	if c.held == nil {
 		c.held = getSender()
 	}
-	c.owe(q.reply.Body)
 	err := c.held.add(&c.out, q.correlationID, q.tags, q.reply.Body)
 	if err != nil {
 		c.writeFailed(err)
@@ -512,8 +596,11 @@ func (c *connection) writeReady(q queued) {
 	}()
 	var mute time.Duration
 	taken := 0
-	for {
+	for pending := true; ; {
 		taken++
+		if pending {
+			c.owe(q.reply.Body)
+		}
 		if q.reply.Close {
 			q.reply.Body.Release()
 			if err := s.flush(&c.out); err != nil {
@@ -524,7 +611,6 @@ func (c *connection) writeReady(q queued) {
 			return
 		}
 		mute = max(mute, q.reply.Throttle)
-		c.owe(q.reply.Body)
 		if q.reply.None {
 			q.reply.Body.Release()
 		} else if err := s.add(&c.out, q.correlationID, q.tags, q.reply.Body); err != nil {
@@ -539,6 +625,7 @@ func (c *connection) writeReady(q queued) {
 		}
 		q = c.queue[taken]
 		c.mu.Unlock()
+		pending = q.reply.Pending != nil
 		q.settle()
 		if q.reply.Pending != nil {
 			break

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -27,6 +28,8 @@ const (
 	soonUntaken = 100 * time.Millisecond
 	// smallReply is what a reply may hold without being counted.
 	smallReply = 4 << 10
+	// roomTries is how often a request looks whether there is room for its reply.
+	roomTries = 60
 	// evictPause is how often connections are looked through.
 	evictPause = 50 * time.Millisecond
 )
@@ -66,6 +69,9 @@ func (c *connection) sendsSlowly(now int64) bool {
 	if since == 0 {
 		return false
 	}
+	if c.waits.Load() > 0 {
+		return false
+	}
 	if time.Duration(now-max(since, c.lastActive.Load())) >= stalled {
 		return true
 	}
@@ -91,6 +97,21 @@ func (c *connection) owe(body *Body) {
 func (c *connection) paid() {
 	if n := c.owed.Swap(0); n > 0 {
 		c.server.owed.Add(-n)
+	}
+}
+
+// waitForRoom waits until unread replies no longer fill the memory, but not for
+// long: then they belong to peers that read, slowly.
+func (s *Server) waitForRoom(ctx context.Context) {
+	for range roomTries {
+		excess := s.owed.Load() - s.options.Budget
+		if excess <= 0 {
+			return
+		}
+		s.evictReaders(excess)
+		if !s.sleep(ctx, evictPause) {
+			return
+		}
 	}
 }
 

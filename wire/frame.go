@@ -16,6 +16,8 @@ const (
 	// maxTrust limits how much is allocated at once for a frame of a connection
 	// that has sent frames of that length before.
 	maxTrust = 2 << 20
+	// firstRoom is what a large frame begins with on any other connection.
+	firstRoom = 16 << 10
 )
 
 // frameReader cuts a stream into frames.
@@ -30,6 +32,8 @@ type frameReader struct {
 	max      int // longest frame
 	poison   bool
 	progress func(n int) // called whenever bytes arrived
+	// grow is asked before a large frame takes more memory; n is all of it.
+	grow func(n int) error
 
 	head  [headSize]byte
 	headN int     // bytes in head
@@ -236,7 +240,10 @@ func (f *frameReader) done(frame []byte, b *buffer) {
 // large reads a frame into a buffer of its own.
 func (f *frameReader) large(pooled bool) ([]byte, *buffer, error) {
 	size := f.size
-	room := min(size, max(bufferSizes[aheadClasses-1], f.trust))
+	room := min(size, max(firstRoom, len(f.buffered()), f.trust))
+	if err := f.grow(room); err != nil {
+		return nil, nil, err
+	}
 	buf := newBuffer(room, pooled)
 	have := copy(buf.b, f.buffered()[4:])
 	f.headN = 0
@@ -260,6 +267,10 @@ func (f *frameReader) large(pooled bool) ([]byte, *buffer, error) {
 		}
 		if have == size {
 			break
+		}
+		if err := f.grow(min(size, 4*have)); err != nil {
+			putBuffer(buf)
+			return nil, nil, err
 		}
 		next := newBuffer(min(size, 4*have), pooled)
 		copy(next.b, buf.b[:have])

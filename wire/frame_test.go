@@ -27,7 +27,7 @@ func (r *trickle) Read(p []byte) (int, error) {
 }
 
 func newFrameReader(src io.Reader, max int) *frameReader {
-	return &frameReader{src: src, max: max, poison: true, progress: func(int) {}}
+	return &frameReader{src: src, max: max, poison: true, progress: func(int) {}, grow: func(int) error { return nil }}
 }
 
 // readAll reads every frame; it copies those of Produces before they are
@@ -124,7 +124,7 @@ func TestFrames(t *testing.T) {
 		}
 		switch round % 3 {
 		case 1:
-			stream = stream[:len(stream)-rng.IntN(20)-1]
+			stream = stream[:max(len(stream)-rng.IntN(20)-1, 0)]
 		case 2:
 			stream = append(stream, 0xff, 0xff, 0xff, 0xff)
 		}

@@ -9,6 +9,7 @@ import (
 
 const (
 	keyProduce            = 0
+	keyFetch              = 1
 	keyControlledShutdown = 7
 	keyApiVersions        = 18
 )

@@ -239,7 +239,11 @@ var errNoSendfile = errors.New("sendfile is not supported here")
 // that does takes a thread, and there may be many thousand connections.
 type gate chan struct{}
 
-const gateWidth = 128
+const (
+	gateWidth = 128
+	// handlersWidth is how many requests run at once; Kafka's num.io.threads is 8.
+	handlersWidth = 16
+)
 
 func (g gate) enter() { g <- struct{}{} }
 func (g gate) leave() { <-g }

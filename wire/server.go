@@ -100,6 +100,7 @@ type Server struct {
 	owed     atomic.Int64 // of replies in memory, by all connections
 	evicting [2]evictor
 	disk     gate
+	handlers gate // of requests that run, Produce and Fetch apart
 	draining atomic.Bool
 	stopped  chan struct{} // closed when draining begins
 	running  sync.WaitGroup
@@ -147,6 +148,7 @@ func NewServer(o ServerOptions) *Server {
 		limits:    o.Limits,
 		stopped:   make(chan struct{}),
 		disk:      make(gate, gateWidth),
+		handlers:  make(gate, handlersWidth),
 		listeners: make(map[string]*listener),
 		open:      make(map[net.Listener]struct{}),
 		conns:     make(map[*connection]struct{}),
@@ -328,7 +330,7 @@ func (s *Server) accept(ln *listener, nc net.Conn) {
 	c := &connection{server: s, listener: ln, nc: nc}
 	c.changed.L = &c.mu
 	c.Conn = Conn{Listener: ln.name, Local: addrPort(nc.LocalAddr()), Remote: addrPort(nc.RemoteAddr()), Principal: Anonymous}
-	c.in = frameReader{src: nc, max: int(s.options.MaxRequestBytes), poison: s.options.PoisonBuffers, progress: c.received}
+	c.in = frameReader{src: nc, max: int(s.options.MaxRequestBytes), poison: s.options.PoisonBuffers, progress: c.received, grow: c.grow}
 	c.out = output{nc: nc, progress: c.touch, counters: &s.counters, disk: s.disk}
 	c.Conn.ctx, c.cancelConn = context.WithCancelCause(context.Background())
 	// Not a child of the other: shut cancels both, and a parent keeps a map.
