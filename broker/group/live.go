@@ -228,22 +228,38 @@ func (l *live) supports(protocolType string, offered []kmsg.JoinGroupRequestProt
 	if l.protocolType != protocolType {
 		return false
 	}
+	if len(l.members) == 0 {
+		return len(offered) > 0
+	}
+	shared := l.shared()
 	for _, o := range offered {
-		if l.common(o.Name) {
+		if shared[o.Name] {
 			return true
 		}
 	}
 	return false
 }
 
-// common says whether every member supports a protocol.
-func (l *live) common(name string) bool {
-	for _, m := range l.members {
-		if m.metadata(name) == nil {
-			return false
+// shared are the protocols that every member supports. A join may list as many as
+// fit its frame: each list is walked once.
+func (l *live) shared() map[string]bool {
+	supporters := map[string]int{}
+	for i, m := range l.members {
+		for _, p := range m.protocols {
+			// Only what all before it support counts, and once.
+			if supporters[p.name] == i {
+				supporters[p.name] = i + 1
+			}
 		}
 	}
-	return true
+	shared := map[string]bool{}
+	// any order: each is judged by itself.
+	for name, n := range supporters {
+		if n == len(l.members) {
+			shared[name] = true
+		}
+	}
+	return shared
 }
 
 // choose selects the protocol: of those that all support, each member votes for
@@ -257,26 +273,18 @@ func (l *live) choose() string {
 		votes int
 	}
 	var votes []tally
-	commons := map[string]bool{}
-	if len(l.members) > 0 {
-		for _, p := range l.members[0].protocols {
-			commons[p.name] = l.common(p.name)
-		}
-	}
+	places := map[string]int{} // in votes
+	shared := l.shared()
 	for _, m := range l.members {
 		for _, p := range m.protocols {
-			if !commons[p.name] {
+			if !shared[p.name] {
 				continue
 			}
-			at := -1
-			for i := range votes {
-				if votes[i].name == p.name {
-					at = i
-				}
-			}
-			if at < 0 {
+			at, voted := places[p.name]
+			if !voted {
+				at = len(votes)
+				places[p.name] = at
 				votes = append(votes, tally{name: p.name})
-				at = len(votes) - 1
 			}
 			votes[at].votes++
 			break
