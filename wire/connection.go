@@ -62,7 +62,7 @@ type connection struct {
 	budget   *budget // what the current frame was charged to
 	charged  int64
 	ahead    bool  // the current frame goes beyond the budget
-	inGate   bool  // the current request holds a place of server.handlers
+	gate     gate  // what the current request holds a place of, or nil
 	weighed  int64 // what the current request was charged for being decoded
 
 	// Of both, for those who evict:
@@ -277,15 +277,20 @@ func (c *connection) touch() { c.lastActive.Store(c.server.clock()) }
 // and its answer take many megabytes while it is made: a thousand made at once
 // would be more than any budget. Produce and Fetch are not made of memory, and
 // who waits has left the gate, so that those inside need no more than the
-// processors and the disk. While replies that nobody reads fill the memory,
-// those inside wait for room.
+// processors and the disk. Requests whose kind has lately had large answers have
+// a gate of their own, and wait inside while replies that nobody reads fill the
+// memory; they hold up nobody but each other.
 func (c *connection) enterGate(key int16) error {
 	s := c.server
 	if key == keyProduce || key == keyFetch || c.listener.reserved {
 		return nil
 	}
+	g, large := s.light, s.isLarge(key)
+	if large {
+		g = s.large
+	}
 	select {
-	case s.handlers <- struct{}{}:
+	case g <- struct{}{}:
 	default:
 		if !c.flushHeld() {
 			return errEnd
@@ -293,13 +298,13 @@ func (c *connection) enterGate(key int16) error {
 		c.waits.Add(1)
 		defer c.endWait()
 		select {
-		case s.handlers <- struct{}{}:
+		case g <- struct{}{}:
 		case <-c.handling.Done():
 			return errEnd
 		}
 	}
-	c.inGate = true
-	if most := s.options.Budget; most > 0 && s.owed.Load() > most {
+	c.gate = g
+	if most := s.options.Budget; large && most > 0 && s.owed.Load() > most {
 		c.waits.Add(1)
 		defer c.endWait()
 		s.waitForRoom(c.handling)
@@ -308,9 +313,9 @@ func (c *connection) enterGate(key int16) error {
 }
 
 func (c *connection) leaveGate() {
-	if c.inGate {
-		c.inGate = false
-		c.server.handlers.leave()
+	if c.gate != nil {
+		c.gate.leave()
+		c.gate = nil
 	}
 }
 
@@ -408,6 +413,7 @@ func (c *connection) answer(frame []byte) (queued, error) {
 	c.endWait()
 	if reply.Pending == nil {
 		c.owe(reply.Body)
+		c.server.noteReply(h.key, reply.Body)
 	}
 	c.leaveGate()
 	return queued{h.correlationID, flexibleResponse(h.key, h.version), reply}, nil

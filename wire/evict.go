@@ -24,7 +24,7 @@ const (
 	slowGrace   = 5 * time.Second
 	// untaken is how long nothing may be taken of a reply while replies fill more
 	// memory than they may, and soonUntaken while they fill twice as much.
-	untaken     = time.Second
+	untaken     = 500 * time.Millisecond
 	soonUntaken = 100 * time.Millisecond
 	// smallReply is what a reply may hold without being counted.
 	smallReply = 4 << 10
@@ -33,6 +33,28 @@ const (
 	// evictPause is how often connections are looked through.
 	evictPause = 50 * time.Millisecond
 )
+
+// Replies of largeReply and more make their kind of request a large one, for
+// largeTime.
+const (
+	largeReply = 128 << 10
+	largeTime  = time.Minute
+)
+
+// noteReply notes that a kind of request is one with large replies.
+func (s *Server) noteReply(key int16, body *Body) {
+	if body.Len() >= largeReply && key >= 0 && int(key) < len(s.lastLarge) && body.memory() >= largeReply {
+		s.lastLarge[key].Store(max(s.clock(), 1))
+	}
+}
+
+func (s *Server) isLarge(key int16) bool {
+	if key < 0 || int(key) >= len(s.lastLarge) {
+		return false
+	}
+	last := s.lastLarge[key].Load()
+	return last != 0 && time.Duration(s.clock()-last) < largeTime
+}
 
 // evictor sees to it that one goroutine at a time looks through the connections,
 // and not too often.

@@ -22,7 +22,7 @@ const (
 	maxHeld = 256 << 10
 	// writeStep limits one Write call, so that a reader that is merely slow is
 	// seen to make progress before it counts as idle.
-	writeStep = 1 << 20
+	writeStep = 256 << 10
 )
 
 // A sender collects replies, in order, and writes them with as few system calls
@@ -241,7 +241,8 @@ type gate chan struct{}
 
 const (
 	gateWidth = 128
-	// handlersWidth is how many requests run at once; Kafka's num.io.threads is 8.
+	// handlersWidth is how many requests of a kind run at once; Kafka's
+	// num.io.threads is 8.
 	handlersWidth = 16
 )
 

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/zap"
 )
 
@@ -100,10 +101,12 @@ type Server struct {
 	owed     atomic.Int64 // of replies in memory, by all connections
 	evicting [2]evictor
 	disk     gate
-	handlers gate // of requests that run, Produce and Fetch apart
-	draining atomic.Bool
-	stopped  chan struct{} // closed when draining begins
-	running  sync.WaitGroup
+	// Of requests that run, Produce and Fetch apart.
+	light, large gate
+	lastLarge    [kmsg.MaxKey + 1]atomic.Int64 // when a kind of request last had a large reply
+	draining     atomic.Bool
+	stopped      chan struct{} // closed when draining begins
+	running      sync.WaitGroup
 
 	mu        sync.Mutex
 	changed   sync.Cond // connections, limits, or the server's state
@@ -148,7 +151,8 @@ func NewServer(o ServerOptions) *Server {
 		limits:    o.Limits,
 		stopped:   make(chan struct{}),
 		disk:      make(gate, gateWidth),
-		handlers:  make(gate, handlersWidth),
+		light:     make(gate, handlersWidth),
+		large:     make(gate, handlersWidth),
 		listeners: make(map[string]*listener),
 		open:      make(map[net.Listener]struct{}),
 		conns:     make(map[*connection]struct{}),
