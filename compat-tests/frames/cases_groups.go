@@ -1,7 +1,6 @@
 package frames
 
 import (
-
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
