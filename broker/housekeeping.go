@@ -2,8 +2,10 @@ package broker
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -21,6 +23,7 @@ func (b *Broker) housekeep(ctx context.Context) {
 	defer producers.Stop()
 	expire := time.NewTicker(expireInterval)
 	defer expire.Stop()
+	told := map[string]bool{}
 	for {
 		select {
 		case <-ctx.Done():
@@ -39,10 +42,27 @@ func (b *Broker) housekeep(ctx context.Context) {
 			if err := b.store.Housekeep(b.now()); err != nil {
 				b.refused.Error("housekeeping of the data directories failed", zap.Error(err))
 			}
-			if len(b.store.DirectoryIDs()) == 0 {
-				b.fail(storage.ErrNoDirectory) // as Kafka, which halts
-			}
+			b.tellOffline(told)
 		}
+	}
+}
+
+// tellOffline says of each data directory why it was given up, unless that was
+// told already, and stops the broker when none is left, as Kafka does.
+func (b *Broker) tellOffline(told map[string]bool) {
+	failures := b.store.Failures()
+	for _, err := range failures {
+		if !told[err.Error()] {
+			told[err.Error()] = true
+			b.log.Error("a data directory was given up: its partitions are not served until the next start", zap.Error(err))
+		}
+	}
+	if len(b.store.DirectoryIDs()) == 0 {
+		why := make([]string, len(failures))
+		for i, err := range failures {
+			why[i] = err.Error()
+		}
+		b.fail(fmt.Errorf("%w: %s", storage.ErrNoDirectory, strings.Join(why, "; ")))
 	}
 }
 

@@ -356,6 +356,17 @@ func (s *Store) DirectoryIDs() [][16]byte { return s.ids(true) }
 // OfflineIDs is the ids of the directories that were given up, sorted.
 func (s *Store) OfflineIDs() [][16]byte { return s.ids(false) }
 
+// Failures is why directories were given up, in the order of the directories.
+func (s *Store) Failures() []error {
+	var out []error
+	for _, d := range s.dirs {
+		if err := d.health.Offline(); err != nil {
+			out = append(out, fmt.Errorf("%s: %w", d.path, err))
+		}
+	}
+	return out
+}
+
 func (s *Store) ids(online bool) [][16]byte {
 	var out [][16]byte
 	for _, d := range s.dirs {
