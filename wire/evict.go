@@ -26,6 +26,9 @@ const (
 	// memory than they may, and soonUntaken while they fill twice as much.
 	untaken     = 500 * time.Millisecond
 	soonUntaken = 100 * time.Millisecond
+	// drainTaking is how long nothing may be taken of a reply while the server
+	// drains.
+	drainTaking = time.Second
 	// smallReply is what a reply may hold without being counted.
 	smallReply = 4 << 10
 	// roomTries is how often a request looks whether there is room for its reply.
@@ -168,5 +171,22 @@ func (s *Server) evictReaders(excess int64) {
 		excess -= d.owed
 		s.logLimited("closing a connection: its replies are not read, and fill the memory", zap.Int64("bytes", d.owed), d.field())
 		d.shut(ErrClosed)
+	}
+}
+
+// cutUnread cuts off who takes nothing of what is due. It is for a server that
+// drains: whoever is left then is waited for, or does not read.
+func (s *Server) cutUnread() {
+	now := s.clock()
+	var idle []*connection
+	s.mu.Lock()
+	for c := range s.conns {
+		if c.waits.Load() == 0 && time.Duration(now-c.lastActive.Load()) >= drainTaking {
+			idle = append(idle, c)
+		}
+	}
+	s.mu.Unlock()
+	for _, c := range idle {
+		c.shut(ErrClosed)
 	}
 }

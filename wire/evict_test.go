@@ -227,3 +227,47 @@ func TestFewRequestsRunAtOnce(t *testing.T) {
 		}
 	})
 }
+
+// A peer that reads nothing does not hold up the end; one whose request is still
+// being handled, and one that reads slowly, are waited for.
+func TestDrainDoesNotWaitForWhoDoesNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, ServerOptions{Handler: fake{handle: func(_ context.Context, r *Request) Reply {
+			if string(r.Body) == "slow" {
+				time.Sleep(3 * time.Second)
+				return answer("done")
+			}
+			return answer(strings.Repeat("r", 4<<20))
+		}}})
+		defer w.close()
+		deaf, late, slow := w.dial(), w.dial(), w.dial()
+		deaf.other(1, "large")
+		late.other(2, "slow")
+		slow.other(3, "large")
+		synctest.Wait()
+		begun := time.Now()
+		ended := make(chan error)
+		go func() { ended <- w.server.Drain(context.Background()) }()
+		go func() {
+			defer slow.nc.Close()
+			left := 8 + 4<<20
+			for b := make([]byte, 256<<10); left > 0; time.Sleep(100 * time.Millisecond) {
+				n, err := slow.nc.Read(b)
+				if err != nil {
+					t.Errorf("a slow reader, %d bytes before the end: %v", left, err)
+					return
+				}
+				left -= n
+			}
+		}()
+		late.expect(2, "done")
+		late.nc.Close()
+		if err := <-ended; err != nil {
+			t.Errorf("Drain: %v", err)
+		}
+		if d := time.Since(begun); d > 10*time.Second {
+			t.Errorf("draining took %v", d)
+		}
+		deaf.nc.Close()
+	})
+}

@@ -455,7 +455,8 @@ func (s *Server) stop() []*connection {
 
 // Drain stops accepting and reading, cancels the contexts of running handlers
 // with ErrDraining, lets what has been read be answered, and closes the
-// connections. When the context is done it closes what is left, and returns the
+// connections; peers that do not take their replies are not waited for longer
+// than a second. When the context is done it closes what is left, and returns the
 // context's error.
 func (s *Server) Drain(ctx context.Context) error {
 	for _, c := range s.stop() {
@@ -468,10 +469,17 @@ func (s *Server) Drain(ctx context.Context) error {
 		s.running.Wait()
 		close(done)
 	}()
-	select {
-	case <-done:
-		return nil
-	case <-ctx.Done():
+	look := time.NewTicker(drainTaking / 4)
+	defer look.Stop()
+	for left := true; left; {
+		select {
+		case <-done:
+			return nil
+		case <-look.C:
+			s.cutUnread()
+		case <-ctx.Done():
+			left = false
+		}
 	}
 	s.Close()
 	<-done
