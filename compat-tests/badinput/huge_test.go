@@ -73,7 +73,10 @@ func TestHuge(t *testing.T) {
 			if s.key == 0 {
 				version = s.max
 			}
-			for _, n := range []int{20_000, 300_000} {
+			for _, n := range []int{20_000, 200_000} {
+				if n > 20_000 && version != s.max {
+					continue
+				}
 				b := grow(s.key, version, n)
 				if b == nil {
 					continue
@@ -103,7 +106,7 @@ func TestHuge(t *testing.T) {
 		}
 	}
 	t.Logf("%d answered, %d refused", answered, closed)
-	if answered < 20 {
+	if answered < 20 || closed == 0 {
 		t.Errorf("only %d were answered", answered)
 	}
 	v.check(t, budget+allowance)
