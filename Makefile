@@ -48,7 +48,7 @@ clients: build ## real clients against the real binary (installs them first)
 
 .PHONY: frames
 frames: build ## raw frames, version by version, compared with Apache Kafka
-	$(GO) test -tags compat -count=1 -timeout 15m ./compat-tests/frames
+	$(GO) test -tags compat -count=1 -timeout 15m -parallel 16 ./compat-tests/frames
 
 .PHONY: torture
 torture: build ## kill -9 under load, again and again

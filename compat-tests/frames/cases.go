@@ -69,7 +69,7 @@ func (s *Side) createTopic(name string, partitions int32, configs ...string) {
 	}
 	req.Topics = append(req.Topics, t)
 	s.Do(5, req)
-	for range 100 {
+	for range 500 {
 		m := kmsg.NewPtrMetadataRequest()
 		mt := kmsg.NewMetadataRequestTopic()
 		mt.Topic = kmsg.StringPtr(s.Topic(name))

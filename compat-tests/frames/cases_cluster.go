@@ -414,7 +414,13 @@ func createPartitions(s *Side) {
 		odd.TimeoutMillis, odd.Topics = ms, []kmsg.CreatePartitionsRequestTopic{growing("b", 3+ms), growing("no", 2)}
 		s.Ask(fmt.Sprintf("in %d ms", ms), odd)
 	}
-	time.Sleep(200 * time.Millisecond) // Kafka answers before its brokers know
+	for range 250 { // Kafka answers before its brokers know
+		m, ok := s.Do(9, s.metadataOf(named(s.Topic("a")), named(s.Topic("b")))).Response.(*kmsg.MetadataResponse)
+		if ok && len(m.Topics[0].Partitions)+len(m.Topics[1].Partitions) == 8 {
+			break
+		}
+		pause(20)
+	}
 	s.AskIn(9, "what there is", s.metadataOf(named(s.Topic("a")), named(s.Topic("b"))))
 }
 

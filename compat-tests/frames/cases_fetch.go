@@ -158,26 +158,26 @@ func fetchWaiting(s *Side) {
 	const short = 250 * time.Millisecond
 	end := read{topic: "a", offset: 2}
 	ask("at the end", short, 250, 1, end)
-	ask("at the end, no least", 0, 2000, 0, end)
-	ask("at the end, negative least", 0, 2000, -1, end)
+	ask("at the end, no least", 0, 4000, 0, end)
+	ask("at the end, negative least", 0, 4000, -1, end)
 	ask("at the end, no wait", 0, 0, 1, end)
 	ask("at the end, negative wait", 0, -1, 1, end)
-	ask("enough", 0, 2000, 10, read{topic: "a"})
+	ask("enough", 0, 4000, 10, read{topic: "a"})
 	ask("too little", short, 250, 100000, read{topic: "a"})
-	ask("nothing asked", 0, 2000, 1)
-	ask("an unknown one", 0, 2000, 1, end, read{topic: "no"})
-	ask("an unknown partition", 0, 2000, 1, end, read{topic: "a", index: 5})
-	ask("out of range", 0, 2000, 1, end, read{topic: "a", index: 1, offset: 3})
-	ask("more than the partition's max", 0, 2000, 10, read{topic: "a", max: 20})
+	ask("nothing asked", 0, 4000, 1)
+	ask("an unknown one", 0, 4000, 1, end, read{topic: "no"})
+	ask("an unknown partition", 0, 4000, 1, end, read{topic: "a", index: 5})
+	ask("out of range", 0, 4000, 1, end, read{topic: "a", index: 1, offset: 3})
+	ask("more than the partition's max", 0, 4000, 10, read{topic: "a", max: 20})
 	ask("never more than the partition's max", short, 250, 30, read{topic: "a", max: 20})
 	req := s.reading(s.Version, read{topic: "a"})
-	req.MaxWaitMillis, req.MinBytes, req.MaxBytes = 2000, 100000, 30
+	req.MaxWaitMillis, req.MinBytes, req.MaxBytes = 4000, 100000, 30
 	s.timed("least above max", 0, req)
 	if s.Version >= 9 {
-		ask("a fenced epoch", 0, 2000, 1, end, read{topic: "a", index: 1, epoch: at(int32(7))})
+		ask("a fenced epoch", 0, 4000, 1, end, read{topic: "a", index: 1, epoch: at(int32(7))})
 	}
 	if s.Version >= 12 {
-		ask("a diverging epoch", 0, 2000, 1, end, read{topic: "a", lastEpoch: at(int32(0)), offset: 9})
+		ask("a diverging epoch", 0, 4000, 1, end, read{topic: "a", lastEpoch: at(int32(0)), offset: 9})
 	}
 	// Records that come while it waits.
 	other := &Side{Prefix: s.Prefix, Addr: s.Addr}

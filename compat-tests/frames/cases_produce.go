@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"math"
 	"strings"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -30,7 +31,7 @@ func produceCases() []Case {
 		{API: kmsg.Produce, Name: "transactional without an id", Run: produceTransactional},
 		{API: kmsg.Produce, Name: "null records", Run: func(s *Side) {
 			s.createTopic("a", 1)
-			s.Patience = 1500 * 1e6
+			s.Patience = 2500 * time.Millisecond
 			s.produce("null records", "a", nil)
 		}},
 	}
