@@ -136,6 +136,8 @@ const (
 	smallReserve = 64 << 20
 	// lightRequest is what a request may stand for without a charge.
 	lightRequest = 64 << 10
+	// neverHeavy is the length up to which no frame stands for much.
+	neverHeavy = 1 << 10
 	// heavyRequest is what a request may stand for and give it back while it
 	// waits; one that holds more memory goes on being charged for it.
 	heavyRequest = 4 << 20

@@ -217,7 +217,7 @@ func (c *connection) wait(b *budget, n int64, impatient func() error) (int64, er
 // weigh charges a request that was read for what it stands for.
 func (c *connection) weigh(frame []byte) error {
 	b := &c.listener.budgets.decoded
-	if b.size <= 0 || len(frame) <= 256 {
+	if b.size <= 0 || len(frame) <= neverHeavy {
 		return nil
 	}
 	h, err := parseHeader(frame)
