@@ -10,5 +10,6 @@
 // configured budget and a fixed allowance; the log got at most one line of each
 // kind a second; and SIGTERM ends it with exit code 0.
 //
-// The tests, which need the built binary, are behind the build tag `compat`.
+// The tests, which need the built binary, are behind the build tag `compat`; they
+// read /proc and mount small disks, so Linux is their home.
 package badinput

@@ -1,4 +1,4 @@
-//go:build compat
+//go:build compat && linux
 
 package badinput
 
