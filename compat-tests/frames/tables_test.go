@@ -4,6 +4,7 @@ package frames
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 
@@ -41,7 +42,7 @@ var dropped = map[kmsg.Key]string{
 	kmsg.Fetch:   "versions 0 to 3 want stored records converted to message sets",
 }
 
-// told asks a server for its versions in the newest version of ApiVersions.
+// tables asks a server for its versions and features.
 func tables(t *testing.T, addr string, version int16) *kmsg.ApiVersionsResponse {
 	t.Helper()
 	c, err := frame.Dial(addr)
@@ -73,13 +74,7 @@ func (p *peers) checkVersions(t *testing.T) {
 		return m
 	}
 	ours, newest, oldest := ranges(p.ours), ranges(p.newest), ranges(p.oldest)
-	for _, key := range slices.Sorted(func(yield func(kmsg.Key) bool) {
-		for k := range newest {
-			if !yield(k) {
-				return
-			}
-		}
-	}) {
+	for _, key := range slices.Sorted(maps.Keys(newest)) {
 		name := kmsg.NameForKey(int16(key))
 		want := newest[key]
 		if old, ok := oldest[key]; ok {

@@ -17,6 +17,3 @@ func plain(err *kerr.Error) *failure { return &failure{code: err.Code} }
 
 // told is a refusal with the words that belong to its code.
 func told(err *kerr.Error) *failure { return fail(err, err.Description) }
-
-// unknown is how Kafka answers what it did not foresee.
-func unknown(message string) *failure { return fail(kerr.UnknownServerError, message) }
