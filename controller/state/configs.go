@@ -205,12 +205,12 @@ func changed(scope config.Scope, kind image.ResourceType, c change, current *ima
 	case config.OpDelete:
 		return nil, nil
 	case config.OpAppend, config.OpSubtract:
-		k, known := config.Find(scope, c.key)
-		if !known || kind == image.ClientMetricsResource {
+		k, _ := config.Find(scope, c.key)
+		if kind == image.ClientMetricsResource {
 			k = nil // Kafka knows of no lists in subscriptions here
 		}
 		base, set := current.Get(c.key)
-		if !set && known && !k.Null && !k.Required {
+		if !set && k != nil && !k.Null && !k.Required {
 			base = k.Default
 		}
 		value, err := config.ListOp(k, c.key, c.op, base, *c.value)
