@@ -15,6 +15,7 @@ help: ## list the targets
 
 .PHONY: build
 build: ## build bin/millrace, one static binary
+	@test -x bin/millrace || echo "building bin/millrace; the first time takes a minute or two"
 	@$(STATIC) $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/millrace ./cmd/millrace
 
 .PHONY: run
@@ -72,9 +73,9 @@ soak: ## fuzz every decoder for FUZZ (20s) each, then longer simulations
 	$(GO) test -count=1 -timeout 30m ./storage/log -soak 10
 
 .PHONY: kafka
-kafka: ## Apache Kafka 4.4.0 on loopback, from Maven, to try things against (KAFKA=3.9.2 for the old one)
+kafka: ## Apache Kafka 4.4.0 on loopback, from Maven, to try things against (PORT=29092; KAFKA=3.9.2 for the old one)
 	@$(GO) run ./compat-tests/kafka/cmd -port $(or $(PORT),29092) $(if $(KAFKA),-version $(KAFKA))
 
 .PHONY: figures
-figures: build ## start, memory, system calls and allocations, beside a peer and a floor in the same run
-	@$(GO) run ./bench/figures
+figures: build ## start, memory, system calls and allocations beside a floor; with PEER=1 beside Apache Kafka too
+	@$(GO) run ./bench/figures $(if $(PEER),-kafka)

@@ -66,7 +66,9 @@ func (b *Broker) coordinatorOf(c *call, kind int8, key string) kmsg.FindCoordina
 			return fail(kerr.TransactionalIDAuthorizationFailed)
 		}
 		b.refused.Warn("transactions are not built yet: FindCoordinator for a transactional id is refused", zap.String("key", key))
-		return fail(kerr.UnsupportedVersion)
+		fail(kerr.UnsupportedVersion)
+		out.ErrorMessage = kmsg.StringPtr("This broker does not serve transactions.")
+		return out
 	case coordinatorShare:
 		if c.Version < 6 || !isSharePartition(key) {
 			return fail(kerr.InvalidRequest)

@@ -160,8 +160,8 @@ func (b *Broker) startController(o Options) error {
 	if rl.Self() == 0 {
 		// To found a cluster would make strays of all that lies here.
 		if found := b.store.Unopened(); len(found) > 0 {
-			err := fmt.Errorf("%w: they hold %d partitions, %s-%d among them, and %s holds nothing that knows of them",
-				ErrNoMetadata, len(found), found[0].Topic, found[0].Partition, b.config.MetadataLogDir())
+			err := fmt.Errorf("%w of Millrace's: %s-%d is there, and %s does not know it; a directory that Apache Kafka has written cannot be taken over: use an empty one",
+				ErrNoMetadata, found[0].Topic, found[0].Partition, filepath.Join(b.config.MetadataLogDir(), "__cluster_metadata-0"))
 			return errors.Join(err, rl.Close())
 		}
 	}

@@ -158,7 +158,11 @@ func (r *replicas) assignOne(img *image.Image, t *image.Topic, p *image.Partitio
 		if r.broken(t.ID, p.Index) {
 			return
 		}
-		opened, err := r.b.openPartition(t, p, tc())
+		cfg := tc()
+		if p.Index == 0 && cfg.CleanupCompact && !isInternal(t.Name) {
+			r.b.log.Warn("a compacted topic is kept whole: compaction is not built yet", zap.String("topic", t.Name))
+		}
+		opened, err := r.b.openPartition(t, p, cfg)
 		if err != nil {
 			r.mu.Lock()
 			r.offline[replicaKey{t.ID, p.Index}] = err

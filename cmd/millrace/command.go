@@ -25,8 +25,9 @@ func (f *flags) add(c *cobra.Command) {
 func (p *program) command() *cobra.Command {
 	var f flags
 	root := &cobra.Command{
-		Use:   "millrace",
-		Short: "A broker that speaks the Apache Kafka protocol",
+		Use:     "millrace",
+		Version: version,
+		Short:   "A broker that speaks the Apache Kafka protocol",
 		Long: "Millrace is a broker that speaks the Apache Kafka protocol.\n\n" +
 			"Without a command it serves, as 'millrace serve' does.",
 		Args:          noArgs,

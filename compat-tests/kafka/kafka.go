@@ -132,6 +132,11 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 			return nil, err
 		}
 	}
+	if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", o.Port)); err != nil {
+		return nil, fmt.Errorf("port %d is taken: %w", o.Port, err)
+	} else if err := l.Close(); err != nil {
+		return nil, err
+	}
 	controller, err := freePort()
 	if err != nil {
 		return nil, err
