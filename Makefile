@@ -69,7 +69,7 @@ soak: ## fuzz every decoder for FUZZ (20s) each, then longer simulations
 	    echo "fuzz $$(dirname $$f) $$name"; \
 	    $(GO) test -run xxx -fuzz "^$$name\$$" -fuzztime $(or $(FUZZ),20s) ./$$(dirname $$f) || exit 1; \
 	  done; done
-	MILLRACE_SIM_SEEDS=100 $(GO) test -count=1 -run Simulation -timeout 30m ./controller
+	MILLRACE_SIM_SEEDS=100 MILLRACE_SIM_WIPES=1 $(GO) test -count=1 -run Simulation -timeout 30m ./controller
 	$(GO) test -count=1 -timeout 30m ./storage/log -soak 10
 
 .PHONY: kafka
