@@ -588,9 +588,10 @@ func TestSimulation(t *testing.T) {
 	total := map[string]int{}
 	for seed := range uint64(seeds) {
 		w := newWorld(static, seed, 3, nil)
-		// Lost disks are asked for by name: a node that lost its disk is, in about
-		// one world of a hundred, not brought up again, and nothing calls Admit
-		// before controllers talk over a network.
+		// Lost disks are asked for by name, because such a world does not always
+		// end well: 2 of 360 left a node that lost its disk out of the group, for
+		// a reason not found yet. Nothing calls Admit before controllers talk
+		// over a network; MILLRACE_SIM_WIPES=1 and make soak ask for it.
 		w.wipes = wipes && seed%2 == 1
 		if err := w.run(steps); err != nil {
 			t.Fatalf("seed %d: %v\n%s", seed, err, strings.Join(w.trace, "\n"))
