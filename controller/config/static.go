@@ -185,51 +185,10 @@ func unknownProperty(name string) string {
 	if strings.HasPrefix(name, "rsm.config.") || strings.HasPrefix(name, "rlmm.config.") {
 		return "has no effect yet: it waits for tiered storage"
 	}
-	if near := nearest(name); near != "" {
+	if near := Nearest(BrokerScope, name); near != "" {
 		return fmt.Sprintf("is not a broker config; ignored (did you mean %s?)", near)
 	}
 	return "is not a broker config; ignored"
-}
-
-// nearest is the broker config with the most similar name, or "" if none is
-// similar enough to be meant.
-func nearest(name string) string {
-	best, distance := "", len(name)/4+1
-	for i := range brokerKeys {
-		if d := editDistance(name, brokerKeys[i].Name, distance); d < distance {
-			best, distance = brokerKeys[i].Name, d
-		}
-	}
-	return best
-}
-
-// editDistance is Levenshtein's, given up at limit.
-func editDistance(a, b string, limit int) int {
-	if len(a)-len(b) >= limit || len(b)-len(a) >= limit {
-		return limit
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		least := row[0]
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-			least = min(least, row[j+1])
-		}
-		if least >= limit {
-			return limit
-		}
-	}
-	return row[len(b)]
 }
 
 // Set gives what was set for a name, known or not.

@@ -231,20 +231,6 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-func TestNearest(t *testing.T) {
-	for name, want := range map[string]string{
-		"log.retention.hour": "log.retention.hours",
-		"advertised.listner": "advertised.listeners",
-		"log.dirss":          "log.dirs",
-		"x":                  "",
-		"completely.other":   "",
-	} {
-		if got := nearest(name); got != want {
-			t.Errorf("%s: %q, want %q", name, got, want)
-		}
-	}
-}
-
 func TestWrongNamesPanic(t *testing.T) {
 	s, _ := mustParse(t, nil)
 	for _, f := range []func(){
