@@ -26,31 +26,17 @@ func (b *Broker) incrementalAlterConfigs(c *call, req *kmsg.IncrementalAlterConf
 		}
 		resp.Resources = append(resp.Resources, a)
 	}
-	type resource struct {
-		t kmsg.ConfigResourceType
-		n string
-	}
-	times := map[resource]int{}
+	times := map[configResource]int{}
 	for _, r := range req.Resources {
-		times[resource{r.ResourceType, r.ResourceName}]++
+		times[configResource{r.ResourceType, r.ResourceName}]++
 	}
 	for _, r := range req.Resources {
-		id := resource{r.ResourceType, r.ResourceName}
-		switch {
-		case times[id] > 1:
-			done(r, kerr.InvalidRequest.Code, "Each resource must appear at most once.")
-		case !b.mayAlterConfigs(c, r.ResourceType, r.ResourceName):
-			done(r, configAuthorizationError(r.ResourceType), "")
+		switch code, msg := b.mayChange(c, configResource{r.ResourceType, r.ResourceName}, times); {
+		case code != 0:
+			done(r, code, msg)
 		case r.ResourceType == kmsg.ConfigResourceTypeBrokerLogger:
 			code, msg := b.alterLogger(r, req.ValidateOnly)
 			done(r, code, msg)
-		case r.ResourceType == kmsg.ConfigResourceTypeBroker && r.ResourceName != "":
-			// A broker's configs are changed through that broker.
-			if code, msg := b.isSelf(r.ResourceName); code != 0 {
-				done(r, code, msg)
-				continue
-			}
-			ask.Resources = append(ask.Resources, r)
 		default:
 			ask.Resources = append(ask.Resources, r)
 		}
@@ -67,6 +53,28 @@ func (b *Broker) incrementalAlterConfigs(c *call, req *kmsg.IncrementalAlterConf
 		}
 	}
 	return resp
+}
+
+// configResource is whose configs a request is about.
+type configResource struct {
+	kind kmsg.ConfigResourceType
+	name string
+}
+
+// mayChange makes the checks that come before a resource is changed, by whichever
+// request: it is named once, who asks may change it, and a broker is changed
+// through itself, unless a controller is asked, which knows every broker. The
+// code is 0 if it may be changed.
+func (b *Broker) mayChange(c *call, r configResource, times map[configResource]int) (int16, string) {
+	switch {
+	case times[r] > 1:
+		return kerr.InvalidRequest.Code, "Each resource must appear at most once."
+	case !b.mayAlterConfigs(c, r.kind, r.name):
+		return configAuthorizationError(r.kind), ""
+	case r.kind == kmsg.ConfigResourceTypeBroker && r.name != "" && b.kindOf(c.Conn.Listener) == onBroker:
+		return b.isSelf(r.name)
+	}
+	return 0, ""
 }
 
 func (b *Broker) mayAlterConfigs(c *call, t kmsg.ConfigResourceType, name string) bool {

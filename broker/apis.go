@@ -58,9 +58,11 @@ func init() {
 		{key: kmsg.InitProducerID, min: 0, max: 5, on: onBroker, handle: answer((*Broker).initProducerID)},
 		{key: kmsg.OffsetForLeaderEpoch, min: 0, max: 4, on: onBroker, handle: answer((*Broker).offsetForLeaderEpoch)},
 		{key: kmsg.DescribeConfigs, min: 0, max: 4, on: onBroker | onController, handle: answer((*Broker).describeConfigs)},
+		{key: kmsg.AlterConfigs, min: 0, max: 2, on: onBroker | onController, handle: answer((*Broker).alterConfigs)},
 		{key: kmsg.CreatePartitions, min: 0, max: 3, on: onBroker | onController, handle: answer((*Broker).createPartitions)},
 		{key: kmsg.DeleteGroups, min: 0, max: 3, on: onBroker, handle: answer((*Broker).deleteGroups)},
 		{key: kmsg.IncrementalAlterConfigs, min: 0, max: 1, on: onBroker | onController, handle: answer((*Broker).incrementalAlterConfigs)},
+		{key: kmsg.ListConfigResources, min: 0, max: 1, on: onBroker, handle: answer((*Broker).listConfigResources)},
 		{key: kmsg.DescribeCluster, min: 0, max: 2, on: onBroker | onController, handle: answer((*Broker).describeCluster)},
 	}
 	for i := range table {

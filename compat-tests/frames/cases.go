@@ -19,6 +19,7 @@ func Cases() []Case {
 	all = append(all, produceCases()...)
 	all = append(all, fetchCases()...)
 	all = append(all, configCases()...)
+	all = append(all, alterConfigsCases()...)
 	all = append(all, clusterCases()...)
 	all = append(all, connectionCases()...)
 	all = append(all, listingCases()...)

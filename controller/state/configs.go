@@ -242,7 +242,7 @@ func (d *Decider) checkAll(r resource, configs []image.Config) *failure {
 			return fail(kerr.UnknownTopicOrPartition, "The topic '"+r.name+"' does not exist.")
 		}
 	case image.BrokerResource:
-		return d.checkBroker(r)
+		return d.checkBroker(r, configs)
 	case image.GroupResource:
 		if r.name == "" {
 			return fail(kerr.InvalidRequest, "Default group resources are not allowed.")
@@ -305,7 +305,7 @@ var threadPools = []string{
 
 // checkBroker judges the changes themselves: Kafka lets a broker that holds an
 // unknown or outdated config be changed.
-func (d *Decider) checkBroker(r resource) *failure {
+func (d *Decider) checkBroker(r resource, after []image.Config) *failure {
 	current := d.working.Configs(r.kind, r.name)
 	for _, c := range r.changes {
 		value, f := changed(config.BrokerScope, r.kind, c, current)
@@ -315,11 +315,9 @@ func (d *Decider) checkBroker(r resource) *failure {
 		if err := config.CheckBroker(c.key, value, r.name == ""); err != nil {
 			return refused(err)
 		}
-		if value != nil && slices.Contains(threadPools, c.key) {
-			if f := d.checkThreads(c.key, *value, r.name); f != nil {
-				return f
-			}
-		}
+	}
+	if f := d.checkThreads(r, after); f != nil {
+		return f
 	}
 	if r.name == "" {
 		return nil
@@ -336,27 +334,42 @@ func (d *Decider) checkBroker(r resource) *failure {
 	return nil
 }
 
-func (d *Decider) checkThreads(key, value, broker string) *failure {
-	wanted, err := strconv.Atoi(strings.TrimSpace(value))
-	if err != nil {
-		return refused(err)
+// checkThreads compares the thread pools of the broker before and after a change
+// of its own configs or the cluster's: what another level hides is no change.
+func (d *Decider) checkThreads(r resource, after []image.Config) *failure {
+	broker := r.name
+	if broker == "" {
+		broker = strconv.Itoa(int(d.node))
 	}
-	now := int(d.static.Int(key))
-	for _, level := range []config.Lookup{d.clusterDefaults(), d.working.Configs(image.BrokerResource, broker).Get} {
+	own, cluster := d.working.Configs(image.BrokerResource, broker).Get, d.clusterDefaults()
+	changed, _ := lookup(after)
+	for _, key := range threadPools {
+		was, wanted := d.threads(key, own, cluster), d.threads(key, changed, cluster)
+		if r.name == "" {
+			wanted = d.threads(key, own, changed)
+		}
+		prefix := fmt.Sprintf("Dynamic thread count update validation failed for %s=%d: ", key, wanted)
+		switch {
+		case wanted == was:
+		case wanted <= 0:
+			return fail(kerr.InvalidRequest, prefix+"value should be at least 1")
+		case wanted < was/2:
+			return fail(kerr.InvalidRequest, fmt.Sprintf("%svalue should be at least half the current value %d", prefix, was))
+		case wanted > was*2:
+			return fail(kerr.InvalidRequest, fmt.Sprintf("%svalue should not be greater than double the current value %d", prefix, was))
+		}
+	}
+	return nil
+}
+
+// threads is the size of a thread pool with these dynamic configs over the static.
+func (d *Decider) threads(key string, levels ...config.Lookup) int {
+	for _, level := range levels {
 		if v, set := level(key); set {
 			if n, err := strconv.Atoi(strings.TrimSpace(v)); err == nil {
-				now = n
+				return n
 			}
 		}
 	}
-	prefix := fmt.Sprintf("Dynamic thread count update validation failed for %s=%d: ", key, wanted)
-	switch {
-	case wanted <= 0:
-		return fail(kerr.InvalidRequest, prefix+"value should be at least 1")
-	case wanted < now/2:
-		return fail(kerr.InvalidRequest, fmt.Sprintf("%svalue should be at least half the current value %d", prefix, now))
-	case wanted > now*2:
-		return fail(kerr.InvalidRequest, fmt.Sprintf("%svalue should not be greater than double the current value %d", prefix, now))
-	}
-	return nil
+	return int(d.static.Int(key))
 }
