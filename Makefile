@@ -40,12 +40,22 @@ check: ## format, vet, staticcheck, floor plan, unit tests, cross-compile; under
 unit: ## machines, simulations, crash disks, brokers in virtual time; with the race detector
 	CGO_ENABLED=1 $(GO) test -race ./...
 
+.PHONY: needs
+needs: ## say what the tests miss on this machine
+	@sh compat-tests/install.sh --check
+
 .PHONY: clients
-clients: build ## real clients against the real binary (installs them first)
+clients: needs build ## real clients against the real binary (installs them first), none worse than its row of the table
 	sh compat-tests/install.sh
 	cd compat-tests && python3 -m unittest -q pyagent.test_pyagent
 	cd compat-tests/tutorials && python3 -m unittest -q
-	$(GO) test -tags compat -count=1 -p 1 -timeout 20m ./compat-tests/run ./compat-tests/proxy ./compat-tests/tutorials
+	$(GO) test -tags compat -count=1 -p 1 -parallel 4 -timeout 20m ./compat-tests/run ./compat-tests/proxy ./compat-tests/tutorials
+
+.PHONY: suites
+suites: needs build ## the clients with full counts; writes the table of compat-tests/README.md
+	sh compat-tests/install.sh
+	MILLRACE_COMPAT_RECORDS=20000 MILLRACE_COMPAT_BIG_RECORDS=all MILLRACE_COMPAT_TABLE=$(CURDIR)/compat-tests/README.md \
+	  $(GO) test -tags compat -count=1 -parallel 3 -timeout 60m ./compat-tests/run
 
 .PHONY: frames
 frames: build ## raw frames, version by version, compared with Apache Kafka
@@ -60,7 +70,7 @@ bad-input: build ## hostile frames, corrupt batches, readers that never read
 	$(GO) test -tags compat -count=1 ./compat-tests/badinput
 
 .PHONY: test
-test: unit bad-input clients frames torture ## every test
+test: needs unit bad-input clients frames torture ## every test
 
 .PHONY: soak
 soak: ## fuzz every decoder for FUZZ (20s) each, then longer simulations
