@@ -42,6 +42,8 @@ type Options struct {
 	// all succeed.
 	Ready func(Info)
 
+	Outside Outside // of a broker in a container; zero: not in one
+
 	FS         disk.FS     // nil: the real one
 	RaftLog    raftlog.Log // nil: bbolt in the metadata directory
 	Listen     func(ctx context.Context, address string) (net.Listener, error)
@@ -76,6 +78,7 @@ type Broker struct {
 	now        func() time.Time
 	authorizer auth.Authorizer
 	nodeID     int32
+	outside    Outside
 	features   []featureRange
 	refused    *zap.Logger // at most one line a second of each kind
 

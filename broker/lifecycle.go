@@ -105,7 +105,7 @@ func adoptNodeID(o Options) (*config.Static, error) {
 }
 
 func newBroker(o Options) *Broker {
-	b := &Broker{config: o.Config, log: o.Logger, now: o.Now, authorizer: o.Authorizer, nodeID: o.Config.NodeID(), features: builtFeatures, failed: make(chan error, 1)}
+	b := &Broker{config: o.Config, log: o.Logger, now: o.Now, authorizer: o.Authorizer, nodeID: o.Config.NodeID(), outside: o.Outside, features: builtFeatures, failed: make(chan error, 1)}
 	if b.log == nil {
 		b.log = zap.NewNop()
 	}

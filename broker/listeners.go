@@ -146,11 +146,10 @@ func (b *Broker) controllerEndpoint(conn *wire.Conn) (endpoint, bool) {
 		if l.name != conn.Listener {
 			continue
 		}
-		host := l.told()
-		if host == "" {
-			host = reachedAs(conn.Local.Addr())
+		if host := l.told(); host != "" {
+			return endpoint{host, int32(l.port)}, true
 		}
-		return endpoint{host, int32(l.port)}, true
+		return b.reached(conn, int32(l.port)), true
 	}
 	return endpoint{}, false
 }
