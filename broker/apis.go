@@ -55,15 +55,20 @@ func init() {
 		{key: kmsg.ApiVersions, min: 0, max: 5, on: onBroker | onController, handle: (*Broker).apiVersions},
 		{key: kmsg.CreateTopics, min: 0, max: 7, on: onBroker | onController, handle: answer((*Broker).createTopics)},
 		{key: kmsg.DeleteTopics, min: 0, max: 6, on: onBroker | onController, handle: answer((*Broker).deleteTopics)},
+		{key: kmsg.DeleteRecords, min: 0, max: 2, on: onBroker, handle: answer((*Broker).deleteRecords)},
 		{key: kmsg.InitProducerID, min: 0, max: 5, on: onBroker, handle: answer((*Broker).initProducerID)},
 		{key: kmsg.OffsetForLeaderEpoch, min: 0, max: 4, on: onBroker, handle: answer((*Broker).offsetForLeaderEpoch)},
 		{key: kmsg.DescribeConfigs, min: 0, max: 4, on: onBroker | onController, handle: answer((*Broker).describeConfigs)},
 		{key: kmsg.AlterConfigs, min: 0, max: 2, on: onBroker | onController, handle: answer((*Broker).alterConfigs)},
+		{key: kmsg.DescribeLogDirs, min: 0, max: 5, on: onBroker, handle: answer((*Broker).describeLogDirs)},
 		{key: kmsg.CreatePartitions, min: 0, max: 3, on: onBroker | onController, handle: answer((*Broker).createPartitions)},
 		{key: kmsg.DeleteGroups, min: 0, max: 3, on: onBroker, handle: answer((*Broker).deleteGroups)},
 		{key: kmsg.IncrementalAlterConfigs, min: 0, max: 1, on: onBroker | onController, handle: answer((*Broker).incrementalAlterConfigs)},
+		{key: kmsg.OffsetDelete, min: 0, max: 0, on: onBroker, handle: answer((*Broker).offsetDelete)},
 		{key: kmsg.ListConfigResources, min: 0, max: 1, on: onBroker, handle: answer((*Broker).listConfigResources)},
 		{key: kmsg.DescribeCluster, min: 0, max: 2, on: onBroker | onController, handle: answer((*Broker).describeCluster)},
+		{key: kmsg.DescribeProducers, min: 0, max: 0, on: onBroker, handle: answer((*Broker).describeProducers)},
+		{key: kmsg.DescribeTopicPartitions, min: 0, max: 0, on: onBroker, handle: answer((*Broker).describeTopicPartitions)},
 	}
 	for i := range table {
 		a := &table[i]

@@ -76,6 +76,7 @@ var plainErrors = []struct {
 	{partition.ErrUnknownLeaderEpoch, kerr.UnknownLeaderEpoch},
 	{partition.ErrOffsetNotAvailable, kerr.OffsetNotAvailable},
 	{partition.ErrOffsetOutOfRange, kerr.OffsetOutOfRange},
+	{partition.ErrOnlyCompacted, kerr.PolicyViolation},
 	{session.ErrUnknown, kerr.FetchSessionIDNotFound},
 	{session.ErrEpoch, kerr.InvalidFetchSessionEpoch},
 	{session.ErrTopicIDs, kerr.FetchSessionTopicIDError},

@@ -190,6 +190,26 @@ func (s *Store) lower(d *directory, k partitionKey, to batch.Offset) error {
 	return s.replace(d, recoveryPoints, next)
 }
 
+// storeStarts writes the log starts of some logs of a directory beside those that its checkpoint holds.
+func (s *Store) storeStarts(d *directory, logs map[partitionKey]*log.Log) error {
+	if err := d.health.Offline(); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	next := maps.Clone(d.checkpoints[logStarts])
+	for k, l := range logs {
+		v := l.View()
+		if o, ok := offsetOf(l, v, logStarts); ok && !v.Closed() {
+			next[k] = o
+		}
+	}
+	if maps.Equal(next, d.checkpoints[logStarts]) {
+		return nil
+	}
+	return s.replace(d, logStarts, next)
+}
+
 // forget removes what the checkpoints say of a partition whose files are gone.
 func (s *Store) forget(d *directory, k partitionKey) error {
 	d.mu.Lock()

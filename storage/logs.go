@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
+	"path/filepath"
 	"slices"
 
 	"go.uber.org/zap"
@@ -64,7 +65,7 @@ func (s *Store) entry(k partitionKey) (*entry, error) {
 			best = d
 			break
 		}
-		if d.health.Offline() == nil && (best == nil || d.open+len(d.found) < best.open+len(best.found)) {
+		if d.health.Offline() == nil && (best == nil || d.roomier(best)) {
 			best = d
 		}
 	}
@@ -76,6 +77,38 @@ func (s *Store) entry(k partitionKey) (*entry, error) {
 	best.open++
 	s.logs[k] = e
 	return e, nil
+}
+
+// roomier says, under Store.mu, whether a new log goes to this directory rather than to another: to one that is not
+// cordoned, then to the one with the fewest logs.
+func (d *directory) roomier(o *directory) bool {
+	if d.cordoned != o.cordoned {
+		return o.cordoned
+	}
+	return d.open+len(d.found) < o.open+len(o.found)
+}
+
+// Cordon says which directories get no new logs (KIP-1066): those with the given paths, which must be among those of the
+// store, or with "*" all of them.
+func (s *Store) Cordon(paths []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, d := range s.dirs {
+		d.cordoned = slices.ContainsFunc(paths, func(p string) bool { return p == "*" || d.isAt(p) })
+	}
+}
+
+// isAt says whether a path, as a config says it, is the directory's.
+func (d *directory) isAt(path string) bool {
+	a, errA := filepath.Abs(path)
+	b, errB := filepath.Abs(d.path)
+	return errA == nil && errB == nil && a == b
+}
+
+func (s *Store) isCordoned(d *directory) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return d.cordoned
 }
 
 func (s *Store) openLog(e *entry, k partitionKey, id [16]byte, c log.Config) (*log.Log, error) {

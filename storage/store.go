@@ -98,8 +98,9 @@ type directory struct {
 	written     [3]time.Time
 
 	// Under Store.mu.
-	found map[partitionKey]bool // partitions on disk that nobody asked for yet
-	open  int                   // logs
+	found    map[partitionKey]bool // partitions on disk that nobody asked for yet
+	open     int                   // logs
+	cordoned bool
 }
 
 // entry is one partition's log. Its lock is held while the log is opened, so that two logs can be recovered at a time.

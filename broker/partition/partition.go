@@ -50,6 +50,8 @@ var (
 	ErrOffsetNotAvailable = errors.New("the high watermark has not caught up with the start of the leader epoch")
 	// ErrOffsetOutOfRange: below the log start or above the log end (OFFSET_OUT_OF_RANGE).
 	ErrOffsetOutOfRange = log.ErrOffsetOutOfRange
+	// ErrOnlyCompacted: records of a topic that is compacted and nothing else are not deleted (POLICY_VIOLATION).
+	ErrOnlyCompacted = errors.New("the topic's cleanup policy is compact alone")
 )
 
 // AnyEpoch, in a request, leaves the leader epoch unchecked.

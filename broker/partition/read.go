@@ -251,26 +251,37 @@ func (p *Partition) EndOffsetForEpoch(current, asked batch.LeaderEpoch) (EpochEn
 	return EpochEnd{Epoch: e, EndOffset: end}, nil
 }
 
-// DeleteRecords moves the log start to an offset, -1 for the high watermark, and says what the log start is then. An
-// offset at or below it changes nothing.
-func (p *Partition) DeleteRecords(o batch.Offset) (batch.Offset, error) {
+// Deleted is what DeleteRecords did.
+type Deleted struct {
+	Asked        batch.Offset // the high watermark where -1 was asked
+	LowWatermark batch.Offset // the deletion is done once it has reached Asked
+	Moved        bool         // the local log start has changed
+}
+
+// DeleteRecords moves the log start to an offset, -1 for the high watermark. An offset at or below it changes nothing.
+// What it has moved is stored at the next checkpoint of log starts, which is the caller's to hasten.
+func (p *Partition) DeleteRecords(o batch.Offset) (Deleted, error) {
 	p.mu.Lock()
 	defer p.unlockAndTell()
 	if err := p.role.Load().lead(AnyEpoch); err != nil {
-		return batch.NoOffset, err
+		return Deleted{}, err
+	}
+	if c := p.log.Config(); c.Compact && !c.Delete {
+		return Deleted{}, ErrOnlyCompacted
 	}
 	v := p.log.View()
 	if o == -1 {
 		o = v.HighWatermark()
 	}
 	if o < 0 || o > v.HighWatermark() {
-		return batch.NoOffset, ErrOffsetOutOfRange
+		return Deleted{}, ErrOffsetOutOfRange
 	}
+	before := v.LogStart()
 	if err := p.log.SetLogStart(o); err != nil {
-		return batch.NoOffset, fmt.Errorf("delete records of %v below %d: %w", p, o, err)
+		return Deleted{}, fmt.Errorf("delete records of %v below %d: %w", p, o, err)
 	}
 	p.startMoved()
-	return p.log.View().LogStart(), nil
+	return Deleted{Asked: o, LowWatermark: p.leader.LowWatermark(), Moved: p.log.View().LogStart() != before}, nil
 }
 
 // LowWatermark is the lowest log start of the live replicas; DeleteRecords is done when it has reached the asked offset.

@@ -173,8 +173,9 @@ func TestDeleteRecords(t *testing.T) {
 	for _, c := range []struct {
 		o, want batch.Offset
 		err     error
-	}{{6, -1, ErrOffsetOutOfRange}, {-2, -1, ErrOffsetOutOfRange}, {3, 3, nil}, {2, 3, nil}, {-1, 5, nil}} {
-		if got, err := p.DeleteRecords(c.o); got != c.want || !errors.Is(err, c.err) {
+	}{{6, 0, ErrOffsetOutOfRange}, {-2, 0, ErrOffsetOutOfRange}, {3, 3, nil}, {2, 3, nil}, {-1, 5, nil}} {
+		_, err := p.DeleteRecords(c.o)
+		if got := p.Log().View().LogStart(); got != c.want || !errors.Is(err, c.err) {
 			t.Errorf("delete below %d: log start %d, %v", c.o, got, err)
 		}
 	}

@@ -23,6 +23,9 @@ func Cases() []Case {
 	all = append(all, clusterCases()...)
 	all = append(all, connectionCases()...)
 	all = append(all, listingCases()...)
+	all = append(all, recordCases()...)
+	all = append(all, offsetDeleteCases()...)
+	all = append(all, topicPageCases()...)
 	return all
 }
 

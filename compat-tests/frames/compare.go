@@ -28,7 +28,9 @@ var fields = map[string]string{
 	// appearance within a case, so that the same id twice is still seen.
 	"ClusterID": "id", "TopicID": "id", "MemberID": "id", "ProducerID": "id", "SessionID": "id",
 	// An address: whether there is one.
-	"Host": "address", "Port": "address", "ClientHost": "address",
+	"Host": "address", "Port": "address", "ClientHost": "address", "Dir": "address",
+	// The disk of each server's own.
+	"TotalBytes": "size", "UsableBytes": "size",
 	// A moment: now, or else exact.
 	"ThrottleMillis": "time", "LogAppendTime": "time",
 	// Metadata offsets: whether known.
@@ -127,6 +129,8 @@ func (n *normaliser) value(v reflect.Value, owner, name string) any {
 		return n.time(v)
 	case "epoch":
 		return v.Int() >= 0
+	case "size":
+		return v.Int() > 0
 	case "address":
 		return !v.IsZero()
 	case "text":

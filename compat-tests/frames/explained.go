@@ -31,6 +31,8 @@ var explained = []explanation{
 	explain(`^CreateTopics/configs/v1: \["(segment.bytes" "1048575|message.format.version" "3.0|message.timestamp.difference.max.ms" "5)"\]`,
 		"4.0 raised the least segment.bytes and removed keys; 3.9.2, which is asked in version 1, had not yet"),
 
+	explain(`^DescribeTopicPartitions/cursors/.*: behind the last[^:]*2147483647`, "Kafka's sum of the cursor's partition and the limit overflows, and the page ends there with a cursor that is none; here it ends as behind any other end"),
+
 	// Configs: what this run's servers are told on their command lines.
 	explain(`^DescribeConfigs/broker/.*"(advertised.listeners|controller.listener.names|controller.quorum.voters|process.roles)"`,
 		"Kafka's node is configured with these, and one node of Millrace needs none of them"),

@@ -160,9 +160,9 @@ func (p *peers) compare(t *testing.T, full string, c *Case, v int16, run string)
 // differences plays a case on both servers and gives what nobody has explained.
 func (p *peers) differences(full string, c *Case, v int16, run string) ([]string, error) {
 	peer := p.newest
-	if !within(p.newestHas[int16(c.API)], v) {
+	if !within(p.newestHas, c.API, v) {
 		peer = p.oldest
-		if !within(p.oldestHas[int16(c.API)], v) {
+		if !within(p.oldestHas, c.API, v) {
 			return nil, fmt.Errorf("neither Kafka serves version %d", v)
 		}
 	}
@@ -198,7 +198,11 @@ func (p *peers) differences(full string, c *Case, v int16, run string) ([]string
 	return out, nil
 }
 
-func within(r [2]int16, v int16) bool { return r != [2]int16{} && v >= r[0] && v <= r[1] }
+// within says whether a server has an API in a version.
+func within(has map[int16][2]int16, api kmsg.Key, v int16) bool {
+	r, ok := has[int16(api)]
+	return ok && v >= r[0] && v <= r[1]
+}
 
 func start(t *testing.T) *peers {
 	var overrides []string

@@ -374,7 +374,7 @@ var brokerKeys = []Key{
 		Doc: "Default of a topic's max.decompressed.message.bytes."},
 	{Name: "max.incremental.fetch.session.cache.slots", Type: Int, Default: "1000", Rule: Rule{Kind: AtLeast},
 		Doc: "How many fetch sessions the broker keeps."},
-	{Name: "max.request.partition.size.limit", Type: Int, Default: "2000", Rule: Rule{Kind: AtLeast, Min: 1}, Effect: Waiting, Reason: "DescribeTopicPartitions",
+	{Name: "max.request.partition.size.limit", Type: Int, Default: "2000", Rule: Rule{Kind: AtLeast, Min: 1},
 		Doc: "The most partitions that one DescribeTopicPartitions answer holds."},
 	{Name: "message.max.bytes", Type: Int, Default: "1048588", Rule: Rule{Kind: AtLeast}, Update: ClusterWide, Importance: High,
 		Doc: "Default of a topic's max.message.bytes."},

@@ -41,6 +41,8 @@ type FS interface {
 	Stat(name string) (Info, error)
 	// SyncDir makes durable which names a directory holds.
 	SyncDir(dir string) error
+	// Space is the size of the file system that holds a directory and what of it can still be written, in bytes.
+	Space(dir string) (total, usable int64, err error)
 	// Lock takes an exclusive lock on a file, which it makes if it is missing, and fails at once with ErrLocked if
 	// another holds it. Closing what it returns gives the lock back.
 	Lock(name string) (io.Closer, error)

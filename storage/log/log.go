@@ -263,7 +263,7 @@ func (l *Log) Verifying(id batch.ProducerID, e batch.ProducerEpoch, sequence int
 }
 
 // Size is how many bytes the segments hold. It may be called concurrently.
-func (l *Log) Size() int64 { return l.View().bytes() }
+func (l *Log) Size() int64 { return l.View().Bytes() }
 
 // jitter spreads the rolls of partitions that were written to alike: it is different for each segment and the same each
 // time it is asked.

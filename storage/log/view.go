@@ -56,7 +56,8 @@ func (v *View) EpochAt(o batch.Offset) batch.LeaderEpoch { return v.epochs.At(o)
 // Epochs is the leader epochs.
 func (v *View) Epochs() epoch.Cache { return v.epochs }
 
-func (v *View) bytes() int64 {
+// Bytes is how many bytes the segments hold.
+func (v *View) Bytes() int64 {
 	n := v.size
 	for i := range len(v.segs) - 1 {
 		n += v.segs[i].size

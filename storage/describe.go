@@ -1,0 +1,112 @@
+package storage
+
+import (
+	"cmp"
+	"errors"
+	"path/filepath"
+	"slices"
+
+	"go.uber.org/zap"
+
+	"millrace/storage/log"
+)
+
+// Name names a partition.
+type Name struct {
+	Topic     string
+	Partition int32
+}
+
+// DirectoryUse is one data directory and the logs in it.
+type DirectoryUse struct {
+	Path     string // absolute
+	ID       [16]byte
+	Err      error // why the directory was given up, or could not be looked at; the rest is then empty
+	Cordoned bool
+	// Total and Usable are the bytes of its file system; -1: unknown.
+	Total, Usable int64
+	Logs          []LogUse // sorted by topic and partition
+}
+
+// LogUse is one log.
+type LogUse struct {
+	Name
+	// Size is how many bytes its segments hold: indexes and what waits to be removed do not count, as in Kafka.
+	Size int64
+	// Lag is by how much the log end is behind the high watermark.
+	Lag int64
+}
+
+// Describe looks at all data directories, in their order, and at those open logs that are wanted.
+func (s *Store) Describe(wanted func(Name) bool) []DirectoryUse {
+	logs := s.openLogs()
+	out := make([]DirectoryUse, len(s.dirs))
+	for i, d := range s.dirs {
+		u := &out[i]
+		u.Path, u.ID, u.Total, u.Usable = d.path, d.id, -1, -1
+		if abs, err := filepath.Abs(d.path); err == nil {
+			u.Path = abs
+		}
+		u.Cordoned = s.isCordoned(d)
+		if u.Err = d.health.Offline(); u.Err != nil {
+			continue
+		}
+		total, usable, err := s.fs.Space(d.path)
+		switch {
+		case errors.Is(err, errors.ErrUnsupported):
+		case err != nil:
+			u.Err = err
+			s.logger.Warn("data directory cannot be looked at", zap.String("dir", d.path), zap.Error(err))
+			continue
+		default:
+			u.Total, u.Usable = total, usable
+		}
+		for k, l := range logs[d] {
+			name := Name{Topic: k.topic, Partition: k.partition}
+			if !wanted(name) {
+				continue
+			}
+			v := l.View()
+			if v.Closed() {
+				continue // deleted in the meantime
+			}
+			u.Logs = append(u.Logs, LogUse{Name: name, Size: v.Bytes(), Lag: max(int64(v.HighWatermark()-v.LogEnd()), 0)})
+		}
+		slices.SortFunc(u.Logs, func(a, b LogUse) int {
+			return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
+		})
+	}
+	return out
+}
+
+// StoreLogStarts makes the log starts of some partitions durable now, where the next checkpoint would do so later: what
+// DeleteRecords has answered outlives the process and the machine.
+func (s *Store) StoreLogStarts(names []Name) error {
+	byDir := map[*directory]map[partitionKey]*log.Log{}
+	for _, n := range names {
+		k := partitionKey{topic: n.Topic, partition: n.Partition}
+		s.mu.Lock()
+		e := s.logs[k]
+		s.mu.Unlock()
+		if e == nil {
+			continue
+		}
+		e.mu.Lock()
+		l := e.log
+		e.mu.Unlock()
+		if l == nil {
+			continue
+		}
+		if byDir[e.dir] == nil {
+			byDir[e.dir] = map[partitionKey]*log.Log{}
+		}
+		byDir[e.dir][k] = l
+	}
+	var errs []error
+	for _, d := range s.dirs {
+		if logs := byDir[d]; logs != nil {
+			errs = append(errs, s.storeStarts(d, logs))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,13 @@
+//go:build !linux
+
+package disk
+
+import (
+	"errors"
+	"os"
+)
+
+// Space implements FS: it is asked on Linux alone.
+func (OS) Space(dir string) (total, usable int64, err error) {
+	return 0, 0, &os.PathError{Op: "statfs", Path: dir, Err: errors.ErrUnsupported}
+}
