@@ -71,6 +71,8 @@ var rooms = map[string]room{
 	"broker/partition":   {may: []string{"broker/replica", "controller/config", "storage/log", "storage/batch", "storage/producer"}, why: "one local replica"},
 	"broker/replica":     {may: []string{"storage/batch"}, pure: true, why: "the leader's view of its followers"},
 	"broker/session":     {may: []string{"storage/batch"}, pure: true, why: "fetch sessions"},
+	"broker/metrics":     {pure: true, why: "what a broker counts, and under which names it is shown"},
+	"broker/monitor":     {may: []string{"broker/metrics"}, libs: []string{"github.com/prometheus/client_golang"}, why: "the HTTP side"},
 	"broker/auth":        {why: "who may do what"},
 	"broker/brokertest":  {may: []string{"broker", "controller/config", "controller/raftlog", "storage/disktest", "wire/wiretest"}, libs: []string{"github.com/twmb/franz-go"}, why: "whole brokers in virtual time"},
 }

@@ -95,6 +95,10 @@ func (f *fetching) begin() int16 {
 	}
 	f.maxBytes = int64(min(req.MaxBytes, f.b.config.Int("fetch.max.bytes")))
 	f.minBytes = min(int64(req.MinBytes), f.maxBytes)
+	c.Mark = markConsumer
+	if f.replica >= 0 {
+		c.Mark = markFollower
+	}
 	var asked []session.Partition
 	for i := range req.Topics {
 		t := &req.Topics[i]
@@ -267,6 +271,8 @@ func (f *fetching) wait() {
 			}
 		}
 	}()
+	f.b.seen.waits(1)
+	defer f.b.seen.waits(-1)
 	f.c.Waiting()
 	timer := time.NewTimer(time.Duration(f.req.MaxWaitMillis) * time.Millisecond)
 	defer timer.Stop()
@@ -277,6 +283,7 @@ func (f *fetching) wait() {
 		select {
 		case <-w.C():
 		case <-timer.C:
+			f.b.seen.expiredFetch(f.replica >= 0)
 			return
 		case <-f.c.ctx.Done():
 			return
@@ -295,6 +302,7 @@ func (f *fetching) read() {
 		}
 		limit := min(int64(r.asked.MaxBytes), left)
 		r.found, r.err = r.part.Read(f.request(r, max(limit, 0), minOne || limit < 0))
+		f.b.seen.read(r.part.Topic(), r.err)
 		if r.err != nil {
 			continue
 		}
@@ -381,7 +389,20 @@ func (f *fetching) answer() wire.Reply {
 			}
 		}
 	}
-	return wire.Reply{Body: wire.EncodeFetch(&resp, f.c.Version)}
+	return f.reply(&resp)
+}
+
+// reply counts the codes of an answer and encodes it.
+func (f *fetching) reply(resp *wire.FetchResponse) wire.Reply {
+	if seen := f.b.seen; seen != nil {
+		seen.failed(int16(kmsg.Fetch), f.c.Mark, resp.ErrorCode)
+		for i := range resp.Topics {
+			for j := range resp.Topics[i].Partitions {
+				seen.failed(int16(kmsg.Fetch), f.c.Mark, resp.Topics[i].Partitions[j].ErrorCode)
+			}
+		}
+	}
+	return wire.Reply{Body: wire.EncodeFetch(resp, f.c.Version)}
 }
 
 // add puts one partition into the answer.
@@ -412,7 +433,8 @@ func (f *fetching) add(resp *wire.FetchResponse, r *fetchRead, named *nodes) {
 		if d := r.found.Diverging; d != nil {
 			p.DivergingEpoch = &wire.FetchEpochEnd{Epoch: int32(d.Epoch), EndOffset: int64(d.EndOffset)}
 		}
-		if r.found.Records.Len() > 0 {
+		if n := r.found.Records.Len(); n > 0 {
+			f.b.seen.sent(r.part.Topic(), n, f.replica >= 0)
 			p.Section = r.found.Records
 		} else {
 			r.found.Records.Release()
@@ -456,11 +478,11 @@ func (f *fetching) refuseEach(code int16) wire.Reply {
 			resp.Topics = append(resp.Topics, t)
 		}
 	}
-	return wire.Reply{Body: wire.EncodeFetch(&resp, f.c.Version)}
+	return f.reply(&resp)
 }
 
 func (f *fetching) refuse(code int16) wire.Reply {
-	return wire.Reply{Body: wire.EncodeFetch(&wire.FetchResponse{ErrorCode: code}, f.c.Version)}
+	return f.reply(&wire.FetchResponse{ErrorCode: code})
 }
 
 func chance() uint32 {

@@ -76,6 +76,7 @@ func (b *Broker) produce(c *call) wire.Reply {
 		}
 	}
 	if req.Acks == 0 {
+		b.seen.produceErrors(resp)
 		if failed {
 			// The producer waits for no answer; a closed connection makes it
 			// look the leader up again.
@@ -84,6 +85,7 @@ func (b *Broker) produce(c *call) wire.Reply {
 		return wire.Reply{None: true}
 	}
 	if !w.waits(req.Acks) {
+		b.seen.produceErrors(resp)
 		b.nameLeaders(c, resp)
 		return wire.Reply{Body: wire.Encode(resp)}
 	}
@@ -94,6 +96,7 @@ func (b *Broker) produce(c *call) wire.Reply {
 	w.finish = func() {
 		timer.Stop()
 		gone()
+		b.seen.produceErrors(resp)
 		c.image = b.applied() // a leadership may have ended meanwhile
 		b.nameLeaders(c, resp)
 	}
@@ -281,10 +284,15 @@ func (b *Broker) produceOne(c *call, req *kmsg.ProduceRequest, topic *image.Topi
 	}
 	checked, err := part.Check(records, header, b.now().UnixMilli())
 	if err != nil {
+		b.seen.appended(topic.Name, 0, len(records), err)
 		tellRefused(pp, err)
 		return nil, none
 	}
+	if &checked.Batch[0] != &records[0] {
+		b.seen.recompressed(topic.Name, int(checked.Header.Count))
+	}
 	ap, err := part.Append(checked.Batch, checked.Header, partition.AppendOptions{LeaderEpoch: partition.AnyEpoch, Acks: req.Acks})
+	b.seen.appended(topic.Name, int(checked.Header.Count), len(checked.Batch), err)
 	if err != nil {
 		tellRefused(pp, err)
 		return nil, none

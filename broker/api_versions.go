@@ -27,27 +27,35 @@ func (b *Broker) apiVersions(c *call) wire.Reply {
 		resp.ErrorCode = kerr.UnsupportedVersion.Code
 		a := lookup(int16(kmsg.ApiVersions))
 		resp.ApiKeys = []kmsg.ApiVersionsResponseApiKey{{ApiKey: int16(a.key), MinVersion: a.told, MaxVersion: a.max}}
+		c.answered(resp)
 		return wire.Reply{Body: wire.Encode(resp)}
 	}
 	req := c.msg.(*kmsg.ApiVersionsRequest)
 	resp.Version = c.Version
 	if c.Version >= 3 && !(softwareName.MatchString(req.ClientSoftwareName) && softwareName.MatchString(req.ClientSoftwareVersion)) {
 		resp.ErrorCode = kerr.InvalidRequest.Code
+		c.answered(resp)
 		return wire.Reply{Body: wire.Encode(resp)}
 	}
 	if c.Version >= 5 {
 		set := req.ClusterID != nil
 		if set != (req.NodeID != -1) {
 			resp.ErrorCode = kerr.InvalidRequest.Code
+			c.answered(resp)
 			return wire.Reply{Body: wire.Encode(resp)}
 		}
 		if set && (*req.ClusterID != c.image.ClusterID() || req.NodeID != b.nodeID) {
 			resp.ErrorCode = kerr.RebootstrapRequired.Code
+			c.answered(resp)
 			return wire.Reply{Body: wire.Encode(resp)}
 		}
 	}
 	if c.Version >= 3 {
+		first := c.Conn.SoftwareName == ""
 		c.Conn.SoftwareName, c.Conn.SoftwareVersion = req.ClientSoftwareName, req.ClientSoftwareVersion
+		if first {
+			b.seen.named(c.Conn)
+		}
 	}
 	kind := b.kindOf(c.Conn.Listener)
 	for i := range table {
@@ -67,5 +75,6 @@ func (b *Broker) apiVersions(c *call) wire.Reply {
 		}
 	}
 	resp.FinalizedFeaturesEpoch = c.image.Offset()
+	c.answered(resp)
 	return wire.Reply{Body: wire.Encode(resp)}
 }

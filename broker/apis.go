@@ -136,7 +136,15 @@ func answer[Q any, PQ interface {
 		}
 		resp := f(b, c, q)
 		resp.SetVersion(c.Version)
+		c.answered(resp)
 		return wire.Reply{Body: wire.Encode(resp)}
+	}
+}
+
+// answered takes note of a decoded answer.
+func (c *call) answered(resp kmsg.Response) {
+	if seen := c.b.seen; seen != nil {
+		errorCodes(resp, func(code int16) { seen.failed(c.Key, 0, code) })
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	"go.uber.org/zap"
 
 	"millrace/broker/auth"
+	"millrace/broker/monitor"
 	"millrace/controller"
 	"millrace/controller/config"
 	"millrace/controller/image"
@@ -49,6 +50,9 @@ type Options struct {
 	Listen     func(ctx context.Context, address string) (net.Listener, error)
 	Authorizer auth.Authorizer // nil: everything is allowed
 	Now        func() time.Time
+
+	Monitoring Monitoring
+	Version    string // of the program, for /metrics
 }
 
 // Info is what a ready broker tells.
@@ -80,7 +84,8 @@ type Broker struct {
 	nodeID     int32
 	outside    Outside
 	features   []featureRange
-	refused    *zap.Logger // at most one line a second of each kind
+	seen       *observation // nil while no metrics are served
+	refused    *zap.Logger  // at most one line a second of each kind
 
 	store      *storage.Store
 	controller *controller.Controller
@@ -95,6 +100,11 @@ type Broker struct {
 
 	incarnation [16]byte // random, of this life of the process
 	brokerEpoch atomic.Int64
+
+	version string
+	phase   atomic.Int32
+	monitor *monitor.Server                       // nil: there is no HTTP
+	started atomic.Pointer[controller.Controller] // b.controller, for its own goroutine
 
 	running  context.Context // ends when the broker stops
 	halt     context.CancelFunc

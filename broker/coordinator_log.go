@@ -15,6 +15,7 @@ import (
 type coordinatorLog struct {
 	part  *partition.Partition
 	epoch batch.LeaderEpoch
+	seen  *observation
 }
 
 // Append is part of coordinator.Log. Only a failing disk leaves the outcome
@@ -35,6 +36,7 @@ func (l *coordinatorLog) Append(b []byte) (base, last batch.Offset, err error) {
 		}
 	}
 	ap, err := l.part.Append(b, h, partition.AppendOptions{LeaderEpoch: l.epoch, Acks: -1, Producer: rules})
+	l.seen.appended(l.part.Topic(), int(h.Count), len(b), err)
 	if err != nil {
 		var offline *log.OfflineError
 		if errors.As(err, &offline) {

@@ -189,7 +189,7 @@ func (s *coordinators) imageChanged(img *image.Image, delta *image.Delta) {
 				continue
 			}
 			s.shards[p.Index] = coordinator.NewShard(coordinator.Options{
-				Log:          &coordinatorLog{part: part, epoch: batch.LeaderEpoch(p.LeaderEpoch)},
+				Log:          &coordinatorLog{part: part, epoch: batch.LeaderEpoch(p.LeaderEpoch), seen: b.seen},
 				Machine:      b.newGroupMachine,
 				Image:        img,
 				Logger:       b.log.With(zap.Int32("coordinator", p.Index)),

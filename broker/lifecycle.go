@@ -45,6 +45,9 @@ func start(ctx context.Context, o Options) (b *Broker, err error) {
 			err = b.stop(err)
 		}
 	}()
+	if err := b.startMonitor(ctx, o.Monitoring); err != nil {
+		return b, err
+	}
 	listen := o.Listen
 	if listen == nil {
 		listen = listenTCP
@@ -83,6 +86,7 @@ func start(ctx context.Context, o Options) (b *Broker, err error) {
 	b.background(b.housekeep)
 	b.serve()
 	b.serving = true
+	b.phase.Store(phaseRunning)
 	if o.Ready != nil {
 		o.Ready(Info{Bootstrap: b.bootstrap(), NodeID: b.nodeID, ClusterID: b.applied().ClusterID()})
 	}
@@ -115,6 +119,8 @@ func newBroker(o Options) *Broker {
 	if b.authorizer == nil {
 		b.authorizer = auth.AllowAll{}
 	}
+	b.version = o.Version
+	b.phase.Store(phaseStarting)
 	b.level = zap.NewAtomicLevel()
 	if o.Level != nil {
 		b.level = *o.Level
@@ -139,7 +145,7 @@ func (b *Broker) openStore(o Options) error {
 	}
 	store, err := storage.Open(storage.StoreOptions{
 		Dirs: b.config.LogDirs(), FS: fs, Now: b.now, Logger: b.log.Named("storage"),
-		NodeID: b.nodeID, ProducerExpireMs: b.config.Long("producer.id.expiration.ms"),
+		NodeID: b.nodeID, Flushed: b.flushObserver(), ProducerExpireMs: b.config.Long("producer.id.expiration.ms"),
 	})
 	if err != nil {
 		return err
@@ -168,11 +174,13 @@ func (b *Broker) startController(o Options) error {
 	c, err := controller.Start(b.running, controller.Options{
 		NodeID: b.nodeID, ClusterID: b.store.ClusterID(), Directory: b.store.DirectoryID(), RaftLog: rl,
 		Static: b.config, Logger: b.log.Named("controller"), Now: b.now, OwnAddress: b.isOwnAddress,
+		Observe: b.controllerObserver(),
 	})
 	if err != nil {
 		return err
 	}
 	b.controller, b.client = c, c.Client()
+	b.started.Store(c)
 	b.background(func(ctx context.Context) {
 		select {
 		case <-c.Done():
@@ -235,6 +243,7 @@ func (b *Broker) awaitCoordinators(ctx context.Context) error {
 // stops if that is no order; it is the first of the errors given back.
 func (b *Broker) stop(cause error) error {
 	errs := []error{cause}
+	b.phase.Store(phaseStopping)
 	if b.server != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), waitForReplication)
 		if err := b.server.Drain(ctx); err != nil {
@@ -266,5 +275,6 @@ func (b *Broker) stop(cause error) error {
 		// A start that failed has written to no log that is not closed in order here.
 		errs = append(errs, b.store.Close(cause == nil || !b.serving))
 	}
+	errs = append(errs, b.stopMonitor())
 	return errors.Join(errs...)
 }

@@ -205,6 +205,11 @@ func (b *Broker) take(img *image.Image, part *partition.Partition, p *image.Part
 	}
 	switch {
 	case b.leads(img, p):
+		if was := b.applied().TopicByID(part.ID()); was != nil && b.seen != nil {
+			if q := was.Partition(p.Index); q != nil {
+				b.seen.isr(len(q.ISR), len(p.ISR))
+			}
+		}
 		return part.BecomeLeader(a)
 	case p.Leader == b.nodeID:
 		a.LeaderID = image.NoLeader

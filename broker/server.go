@@ -32,6 +32,7 @@ func (b *Broker) makeServer(ctx context.Context) error {
 		ReservedListeners: reserved,
 		SendBuffer:        int(b.config.Int("socket.send.buffer.bytes")),
 		ReceiveBuffer:     b.receiveBuffer(),
+		Observe:           b.observer(),
 	})
 	return nil
 }

@@ -71,6 +71,7 @@ type output struct {
 	delta    *image.Delta
 	answers  []settled
 	admitted []settledAdmission
+	proposed time.Time    // when the oldest of ours that has committed now was proposed
 	snapshot *image.Image // due to be stored; its offset is the index
 	conf     *pb.ConfState
 	term     uint64 // of the snapshot's index
@@ -84,6 +85,7 @@ type settled struct {
 // proposal is an entry of ours that is not committed yet.
 type proposal struct {
 	index  uint64
+	at     time.Time // when it was proposed
 	image  *image.Image
 	delta  *image.Delta
 	parked []settled
@@ -355,6 +357,9 @@ func (m *member) commitNormal(e *pb.Entry, now time.Time) error {
 	if own {
 		p := m.inflight[0]
 		m.inflight = m.inflight[1:]
+		if m.out.proposed.IsZero() {
+			m.out.proposed = p.at
+		}
 		m.publish(p.image, p.delta)
 		m.out.answers = append(m.out.answers, p.parked...)
 	}
@@ -444,7 +449,7 @@ func (m *member) decide(now time.Time) bool {
 	for i := range parked {
 		parked[i].offset = int64(index)
 	}
-	m.inflight = append(m.inflight, proposal{index: index, image: working, delta: delta, parked: parked})
+	m.inflight = append(m.inflight, proposal{index: index, at: now, image: working, delta: delta, parked: parked})
 	return true
 }
 

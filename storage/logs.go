@@ -126,7 +126,7 @@ func (s *Store) openLog(e *entry, k partitionKey, id [16]byte, c log.Config) (*l
 	o := log.Options{
 		FS: s.fs, Dir: d.path + "/" + partitionDir(k.topic, k.partition), Topic: k.topic, Partition: k.partition, TopicID: id, Config: c, Now: s.now,
 		RecoveryPoint: at(recoveryPoints), LogStart: at(logStarts), HighWatermark: at(highWatermarks),
-		Clean: d.clean, Directory: d.health, Files: s.files, ProducerExpireMs: s.expireMs, Logger: s.logger,
+		Clean: d.clean, Directory: d.health, Files: s.files, ProducerExpireMs: s.expireMs, Flushed: s.flushed, Logger: s.logger,
 		LowerRecoveryPoint: func(o batch.Offset) error { return s.lower(d, k, o) },
 	}
 	d.mu.Unlock()

@@ -44,6 +44,8 @@ type StoreOptions struct {
 	OpenFiles int
 	// ProducerExpireMs is producer.id.expiration.ms; 0: a day.
 	ProducerExpireMs int64
+	// Flushed is told how long each flush of a log took; nil: nobody is.
+	Flushed func(time.Duration)
 
 	// How often Housekeep writes the checkpoints; 0: Kafka's 60 s, 60 s and 5 s.
 	RecoveryPointEvery, LogStartEvery, HighWatermarkEvery time.Duration
@@ -59,6 +61,7 @@ type Store struct {
 	nodeID   int32
 	files    *log.Files
 	expireMs int64
+	flushed  func(time.Duration)
 	every    [3]time.Duration // by checkpoint kind
 
 	clusterID      string
@@ -125,7 +128,7 @@ type doomed struct {
 // it is an error if none is left.
 func Open(o StoreOptions) (*Store, error) {
 	s := &Store{
-		fs: o.FS, now: o.Now, logger: o.Logger, nodeID: o.NodeID, expireMs: o.ProducerExpireMs,
+		fs: o.FS, now: o.Now, logger: o.Logger, nodeID: o.NodeID, expireMs: o.ProducerExpireMs, flushed: o.Flushed,
 		every:         [3]time.Duration{o.RecoveryPointEvery, o.LogStartEvery, o.HighWatermarkEvery},
 		logs:          map[partitionKey]*entry{},
 		previousEpoch: -1, brokerEpoch: -1,
@@ -364,6 +367,22 @@ func (s *Store) Failures() []error {
 		if err := d.health.Offline(); err != nil {
 			out = append(out, fmt.Errorf("%s: %w", d.path, err))
 		}
+	}
+	return out
+}
+
+// Directory is what is known of a data directory.
+type Directory struct {
+	Path    string
+	ID      [16]byte
+	Failure error // why it was given up; nil: it works
+}
+
+// Directories lists the data directories, in their configured order.
+func (s *Store) Directories() []Directory {
+	out := make([]Directory, len(s.dirs))
+	for i, d := range s.dirs {
+		out[i] = Directory{Path: d.path, ID: d.id, Failure: d.health.Offline()}
 	}
 	return out
 }

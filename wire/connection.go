@@ -83,6 +83,7 @@ type queued struct {
 	correlationID int32
 	tags          bool
 	reply         Reply
+	timing        timing
 }
 
 // errEnd ends a connection without a line in the log.
@@ -391,6 +392,10 @@ func (c *connection) answer(frame []byte) (queued, error) {
 	if err := c.waitUnmuted(); err != nil {
 		return queued{}, err
 	}
+	var received int64
+	if c.server.options.Observe != nil {
+		received = max(c.server.clock(), 1)
+	}
 	r := &Request{
 		Key:           h.key,
 		Version:       h.version,
@@ -409,14 +414,27 @@ func (c *connection) answer(frame []byte) (queued, error) {
 	}
 	c.waits.Add(1)
 	c.server.counters.requests.Add(1)
+	var t timing
+	if c.server.options.Observe != nil {
+		t = timing{key: h.key, version: h.version, request: int32(len(frame)), received: received, started: c.server.clock()}
+	}
 	reply := c.server.options.Handler.Handle(c.handling, r)
 	c.endWait()
+	if t.received != 0 {
+		t.mark, t.waiting = r.Mark, r.waiting
+		now := c.server.clock()
+		if reply.Pending == nil {
+			t.settled(now, &reply)
+		} else if t.waiting == 0 {
+			t.waiting = now
+		}
+	}
 	if reply.Pending == nil {
 		c.owe(reply.Body)
 		c.server.noteReply(h.key, reply.Body)
 	}
 	c.leaveGate()
-	return queued{h.correlationID, flexibleResponse(h.key, h.version), reply}, nil
+	return queued{h.correlationID, flexibleResponse(h.key, h.version), reply, t}, nil
 }
 
 func (c *connection) internClientID(b []byte) *string {
@@ -433,9 +451,13 @@ func (c *connection) internClientID(b []byte) *string {
 // reply puts a reply where it belongs: out, into the queue, or, if it is a
 // Produce's and another Produce has arrived whole, among the held ones.
 func (c *connection) reply(q queued, produce bool) error {
-	q.settle()
+	q.settle(c.server)
 	if q.reply.Pending == nil && (q.reply.Close || q.reply.None) {
 		q.reply.Body.Release()
+		if q.timing.received != 0 {
+			q.timing.queued = q.timing.ready
+			c.observed([]timing{q.timing})
+		}
 		if q.reply.Throttle > 0 {
 			c.mute(q.reply.Throttle)
 		}
@@ -461,6 +483,7 @@ func (c *connection) reply(q queued, produce bool) error {
 	if c.held == nil {
 		c.held = getSender()
 	}
+	c.held.note(&q.timing, c.server)
 	err := c.held.add(&c.out, q.correlationID, q.tags, q.reply.Body)
 	if err != nil {
 		c.writeFailed(err)
@@ -478,14 +501,22 @@ func (c *connection) reply(q queued, produce bool) error {
 }
 
 // settle replaces a pending reply that is ready by what it became.
-func (q *queued) settle() {
+func (q *queued) settle(s *Server) {
 	for q.reply.Pending != nil {
 		select {
 		case <-q.reply.Pending.Done():
-			q.reply = q.reply.Pending.Reply()
+			q.resolve(s)
 		default:
 			return
 		}
+	}
+}
+
+// resolve replaces a pending reply that is ready.
+func (q *queued) resolve(s *Server) {
+	q.reply = q.reply.Pending.Reply()
+	if q.timing.received != 0 && q.reply.Pending == nil {
+		q.timing.settled(s.clock(), &q.reply)
 	}
 }
 
@@ -505,6 +536,7 @@ func (c *connection) flushHeld() bool {
 	s := c.held
 	c.held = nil
 	err := s.flush(&c.out)
+	c.observed(s.times)
 	s.free()
 	c.paid()
 	if err != nil {
@@ -585,7 +617,7 @@ func (c *connection) writeReady(q queued) {
 	for q.reply.Pending != nil {
 		select {
 		case <-q.reply.Pending.Done():
-			q.reply = q.reply.Pending.Reply()
+			q.resolve(c.server)
 			continue
 		case <-c.Conn.ctx.Done():
 		}
@@ -597,6 +629,7 @@ func (c *connection) writeReady(q queued) {
 
 	s := getSender()
 	defer func() {
+		c.observed(s.times)
 		s.free()
 		c.paid()
 	}()
@@ -617,6 +650,7 @@ func (c *connection) writeReady(q queued) {
 			return
 		}
 		mute = max(mute, q.reply.Throttle)
+		s.note(&q.timing, c.server)
 		if q.reply.None {
 			q.reply.Body.Release()
 		} else if err := s.add(&c.out, q.correlationID, q.tags, q.reply.Body); err != nil {
@@ -632,7 +666,7 @@ func (c *connection) writeReady(q queued) {
 		q = c.queue[taken]
 		c.mu.Unlock()
 		pending = q.reply.Pending != nil
-		q.settle()
+		q.settle(c.server)
 		if q.reply.Pending != nil {
 			break
 		}

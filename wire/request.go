@@ -51,8 +51,11 @@ type Request struct {
 	HeaderVersion int8
 	Conn          *Conn
 	Received      time.Time
+	// Mark is the handler's own: it comes back in the Timing of the request.
+	Mark uint8
 
-	owner *connection
+	owner   *connection
+	waiting int64 // when it first waited, of server.clock; kept where somebody observes
 }
 
 // Waiting tells the server that the handler is about to wait: for data, for a
@@ -63,6 +66,9 @@ type Request struct {
 // valid.
 func (r *Request) Waiting() {
 	if r.owner != nil {
+		if r.owner.server.options.Observe != nil && r.waiting == 0 {
+			r.waiting = r.owner.server.clock()
+		}
 		r.owner.lend()
 		r.owner.flushHeld()
 	}

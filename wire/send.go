@@ -35,6 +35,7 @@ type sender struct {
 	n      int       // bytes collected
 	full   []*buffer // filled before buf, holding pieces not yet written
 	bodies []*Body
+	times  []timing    // of the requests answered here, where somebody observes
 	bufs   net.Buffers // what WriteTo consumes; here so that it is not allocated
 }
 
@@ -54,8 +55,17 @@ func (s *sender) free() {
 	}
 	s.written()
 	putBuffer(s.buf)
-	s.buf, s.bodies = nil, s.bodies[:0]
+	s.buf, s.bodies, s.times = nil, s.bodies[:0], s.times[:0]
 	senderPool.Put(s)
+}
+
+// note keeps what is to be observed of a request once its reply is written.
+func (s *sender) note(t *timing, server *Server) {
+	if t.received == 0 {
+		return
+	}
+	t.queued = server.clock()
+	s.times = append(s.times, *t)
 }
 
 // cut ends the piece being built.

@@ -44,6 +44,10 @@ type ServerOptions struct {
 	// SendBuffer and ReceiveBuffer are socket.send.buffer.bytes and
 	// socket.receive.buffer.bytes; 0 or less leaves the choice to the system.
 	SendBuffer, ReceiveBuffer int
+	// Observe, if not nil, is told what each request took, once its reply was
+	// written or given up. It is called on the goroutine that wrote, must not
+	// block.
+	Observe func(Timing)
 	// PoisonBuffers overwrites the body of every Produce once its handler has
 	// returned. It is for tests, whose handlers are to fail loudly if they keep
 	// such bytes.
@@ -80,6 +84,9 @@ type Stats struct {
 	RefusedPerIP int64
 	// RepliesInMemory is what is kept of replies until peers take them.
 	RepliesInMemory int64
+	// AcceptedBy and Idle count, by listener, the connections there were and
+	// those that were closed for being idle.
+	AcceptedBy, Idle map[string]int64
 }
 
 type counters struct {
@@ -127,6 +134,8 @@ type listener struct {
 	reserved bool
 	budgets  *budgets
 	count    int
+	accepted int64
+	idle     int64 // closed for being idle
 	rate     bucket
 }
 
@@ -178,6 +187,8 @@ func (s *Server) SetLimits(l Limits) {
 func (s *Server) Stats() Stats {
 	st := Stats{
 		Connections:   make(map[string]int),
+		AcceptedBy:    make(map[string]int64),
+		Idle:          make(map[string]int64),
 		BudgetInUse:   s.clients.inUse() + s.reserved.inUse(),
 		SendfileBytes: s.counters.sendfileBytes.Load(),
 		Requests:      s.counters.requests.Load(),
@@ -189,7 +200,7 @@ func (s *Server) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name, l := range s.listeners {
-		st.Connections[name] = l.count
+		st.Connections[name], st.AcceptedBy[name], st.Idle[name] = l.count, l.accepted, l.idle
 	}
 	return st
 }
@@ -371,6 +382,7 @@ func (s *Server) admit(c *connection) bool {
 	s.lastID++
 	c.ID = s.lastID
 	c.listener.count++
+	c.listener.accepted++
 	if !c.listener.reserved {
 		s.total++
 	}
@@ -425,6 +437,7 @@ func (s *Server) sweep() {
 		for c := range s.conns {
 			if c.lastActive.Load() < limit && c.waits.Load() == 0 {
 				expired = append(expired, c)
+				c.listener.idle++
 			}
 		}
 		s.mu.Unlock()

@@ -151,6 +151,9 @@ type State struct {
 	ISR            []int32 // at the leader; sorted
 	Followers      []replica.Follower
 	Waiting        int // appends that wait for replicas or for a flush
+	MinISR         int // min.insync.replicas, at most the number of replicas
+	Replicas       int // at the leader
+	Producers      int // that the log remembers
 	HighWatermark  batch.Offset
 	LogStart       batch.Offset
 	LogEnd         batch.Offset
@@ -161,9 +164,11 @@ func (p *Partition) State() State {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	r, v := p.role.Load(), p.log.View()
-	s := State{Leader: r.leader, LeaderID: r.leaderID, LeaderEpoch: r.epoch, PartitionEpoch: p.pepoch, HighWatermark: v.HighWatermark(), LogStart: v.LogStart(), LogEnd: v.LogEnd(), Waiting: len(p.committed.list) + len(p.written.list)}
+	s := State{Leader: r.leader, LeaderID: r.leaderID, LeaderEpoch: r.epoch, PartitionEpoch: p.pepoch, HighWatermark: v.HighWatermark(), LogStart: v.LogStart(), LogEnd: v.LogEnd(), Waiting: len(p.committed.list) + len(p.written.list), Producers: p.log.NumProducers()}
 	if p.leader != nil {
 		s.ISR, s.Followers = p.leader.ISR(), p.leader.Followers()
+		s.Replicas = len(s.Followers) + 1
+		s.MinISR = min(max(1, p.settings.Load().minISR), s.Replicas)
 	}
 	return s
 }

@@ -14,9 +14,11 @@ type flags struct {
 	config    string
 	overrides []string
 	logLevel  string
+	operations
 }
 
 func (f *flags) add(c *cobra.Command) {
+	f.operations.add(c)
 	c.Flags().StringVarP(&f.config, "config", "c", "", "read server properties from this file")
 	c.Flags().StringArrayVar(&f.overrides, "override", nil, "set a config, as key=value; may be repeated")
 	c.Flags().StringVar(&f.logLevel, "log-level", "info", "what to log: debug, info, warn or error")

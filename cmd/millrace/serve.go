@@ -39,7 +39,7 @@ func (p *program) serve(ctx context.Context, f flags) error {
 	}
 	warn(logger, warnings)
 	var told error
-	err = p.run(ctx, broker.Options{
+	options := broker.Options{
 		Config: static,
 		Logger: logger,
 		Level:  &level,
@@ -47,7 +47,11 @@ func (p *program) serve(ctx context.Context, f flags) error {
 			_, told = fmt.Fprintf(p.stdout, "millrace ready bootstrap.servers=%s node.id=%d cluster.id=%s\n",
 				strings.Join(i.Bootstrap, ","), i.NodeID, i.ClusterID)
 		},
-	})
+	}
+	if err := f.operations.apply(p, logger, &options); err != nil {
+		return err
+	}
+	err = p.run(ctx, options)
 	if ctx.Err() != nil && onlyCanceled(err) {
 		err = nil // told to stop before it was ready
 	}

@@ -44,7 +44,13 @@ func (l *Log) Flush() error {
 	if l.FlushedOffset() >= target {
 		return l.directory.Offline()
 	}
-	return l.flushView(l.View(), false)
+	if l.onFlush == nil {
+		return l.flushView(l.View(), false)
+	}
+	begun := l.now()
+	err := l.flushView(l.View(), false)
+	l.onFlush(l.now().Sub(begun))
+	return err
 }
 
 // flushView syncs what a view holds; the caller holds flushing. all also syncs the active segment's indexes, which is

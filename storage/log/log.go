@@ -43,6 +43,7 @@ type Log struct {
 	directory *Directory
 	files     *Files
 	now       func() time.Time
+	onFlush   func(time.Duration) // nil: nobody is told
 	lower     func(batch.Offset) error
 	logger    *zap.Logger
 
@@ -276,3 +277,6 @@ func (l *Log) jitter(base batch.Offset) int64 {
 	fmt.Fprintf(h, "%s-%d/%d", l.topic, l.partition, base)
 	return int64(h.Sum64()>>1) % most
 }
+
+// NumProducers is how many producers are remembered.
+func (l *Log) NumProducers() int { return l.producers.Len() }

@@ -28,7 +28,7 @@ func Open(o Options) (*Log, Report, error) {
 	l := &Log{
 		fs: o.FS, dir: o.Dir, topic: o.Topic, partition: o.Partition, topicID: o.TopicID,
 		directory: o.Directory, files: o.Files, now: o.Now, lower: o.LowerRecoveryPoint, logger: o.Logger,
-		epoch: batch.NoLeaderEpoch, producers: producer.New(), expireMs: o.ProducerExpireMs,
+		epoch: batch.NoLeaderEpoch, producers: producer.New(), expireMs: o.ProducerExpireMs, onFlush: o.Flushed,
 	}
 	if l.expireMs <= 0 {
 		l.expireMs = defaultProducerExpireMs

@@ -70,6 +70,8 @@ type Options struct {
 
 	// ProducerExpireMs is producer.id.expiration.ms; 0: a day.
 	ProducerExpireMs int64
+	// Flushed is told how long each Flush took; nil: nobody is.
+	Flushed func(time.Duration)
 
 	Logger *zap.Logger // nil: silent
 }

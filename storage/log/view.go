@@ -273,3 +273,6 @@ func (v *View) FirstSegment() batch.Offset {
 	}
 	return v.segs[0].base
 }
+
+// Segments is how many segments there are; none before the first append.
+func (v *View) Segments() int { return len(v.segs) }

@@ -1,0 +1,157 @@
+// Package monitor is the HTTP side of a broker: /metrics for Prometheus, /healthz
+// and /readyz for whoever supervises the process, and /debug/pprof where it is
+// asked for.
+//
+// It decides nothing: what is shown comes from a Source, whether the broker is
+// ready too. It has no authentication and listens where it is told; without a
+// host that is loopback. Nothing here exists, and nothing is counted, while no
+// address is given.
+package monitor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"millrace/broker/metrics"
+)
+
+// Source is what is shown.
+type Source interface {
+	// Gather tells every value there is now. Several may be gathered at once.
+	Gather(ctx context.Context, emit metrics.Emit)
+	// GatherClients tells what clients have pushed (KIP-714): with each value the
+	// metric's name, and label names and values in turn.
+	GatherClients(emit func(name, help string, kind metrics.Kind, value float64, labels []string))
+	// Ready is nil when clients are served, and says why not otherwise.
+	Ready() error
+}
+
+// Options of a server.
+type Options struct {
+	// Address is HOST:PORT, :PORT or PORT; without a host it is loopback.
+	Address string
+	// Profiles serves /debug/pprof.
+	Profiles bool
+	Listen   func(ctx context.Context, address string) (net.Listener, error) // nil: TCP
+}
+
+// Server serves HTTP.
+type Server struct {
+	http   *http.Server
+	socket net.Listener
+	done   chan error
+}
+
+// gatherTimeout bounds one scrape.
+const gatherTimeout = 8 * time.Second
+
+// Loopback completes an address: without a host it is 127.0.0.1.
+func Loopback(address string) (string, error) {
+	if !strings.Contains(address, ":") {
+		address = ":" + address
+	}
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", address, err)
+	}
+	if _, err := net.LookupPort("tcp", port); err != nil {
+		return "", fmt.Errorf("%s: %w", address, err)
+	}
+	if host == "" {
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
+// Start listens and serves until Stop.
+func Start(ctx context.Context, o Options, s Source) (*Server, error) {
+	address, err := Loopback(o.Address)
+	if err != nil {
+		return nil, fmt.Errorf("the HTTP address: %w", err)
+	}
+	listen := o.Listen
+	if listen == nil {
+		listen = func(ctx context.Context, address string) (net.Listener, error) {
+			var lc net.ListenConfig
+			return lc.Listen(ctx, "tcp", address)
+		}
+	}
+	socket, err := listen(ctx, address)
+	if err != nil {
+		return nil, fmt.Errorf("serving HTTP on %s: %w", address, err)
+	}
+	m := &Server{socket: socket, done: make(chan error, 1), http: &http.Server{Handler: Handler(o, s), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}}
+	go func() { m.done <- m.http.Serve(socket) }()
+	return m, nil
+}
+
+// Address is where it listens.
+func (m *Server) Address() string { return m.socket.Addr().String() }
+
+// Stop ends the server; requests that run have a second.
+func (m *Server) Stop() error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if m.http.Shutdown(ctx) != nil {
+		m.http.Close()
+	}
+	if err := <-m.done; err != nil && !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serving HTTP: %w", err)
+	}
+	return nil
+}
+
+// Handler is what is served.
+func Handler(o Options, s Source) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", metricsHandler(s))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if err := s.Ready(); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ready")
+	})
+	if o.Profiles {
+		mux.HandleFunc("/debug/pprof/", pprof.Index)
+		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	}
+	return mux
+}
+
+// metricsHandler serves /metrics, in the style that ?style= names.
+func metricsHandler(s Source) http.Handler {
+	handlers := map[string]http.Handler{}
+	for _, style := range []style{styleNow, styleOld} {
+		r := prometheus.NewPedanticRegistry()
+		r.MustRegister(&collector{source: s, style: style}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+		// One scrape at a time: whoever comes meanwhile is told to come again.
+		handlers[string(style)] = promhttp.HandlerFor(r, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: 2, Timeout: gatherTimeout + time.Second})
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name := r.URL.Query().Get("style")
+		if name == "" {
+			name = string(styleNow)
+		}
+		h, ok := handlers[name]
+		if !ok {
+			http.Error(w, fmt.Sprintf("there is no style %q: jmx1 (the default) or jmx0", name), http.StatusBadRequest)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
