@@ -36,7 +36,7 @@ final class KafkaClients implements Library {
 
     @Override
     public Hello hello() {
-        return new Hello("Java kafka-clients", Agent.kafkaVersion(), Calls.CODECS, null, null);
+        return new Hello("Java kafka-clients", Agent.kafkaVersion(), null, Calls.CODECS, null, null);
     }
 
     private AdminClient admin() {

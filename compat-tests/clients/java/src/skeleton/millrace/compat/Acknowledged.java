@@ -12,16 +12,25 @@ final class Acknowledged implements Callback {
     private volatile Exception failure;
 
     @Override
-    public synchronized void onCompletion(RecordMetadata metadata, Exception exception) {
+    public void onCompletion(RecordMetadata metadata, Exception exception) {
         if (exception != null) {
-            if (failure == null) {
-                failure = exception;
-            }
-            return;
+            failed(exception);
+        } else {
+            acknowledged(metadata.partition(), metadata.offset());
         }
+    }
+
+    /** The offset is -1 where none was told (acks=0). */
+    synchronized void acknowledged(int partition, long offset) {
         count++;
-        if (metadata.offset() >= 0) {
-            offsets.merge(metadata.partition(), metadata.offset(), Math::max);
+        if (offset >= 0) {
+            offsets.merge(partition, offset, Math::max);
+        }
+    }
+
+    synchronized void failed(Throwable cause) {
+        if (failure == null) {
+            failure = cause instanceof Exception ? (Exception) cause : new IllegalStateException(cause);
         }
     }
 

@@ -9,6 +9,7 @@ import java.io.InputStream;
 import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.Properties;
 import java.util.concurrent.ExecutorService;
@@ -60,6 +61,12 @@ final class Agent {
             throw new IllegalStateException("reading the version of kafka-clients", e);
         }
         return version.getProperty("version");
+    }
+
+    /** The version in the name of the jar that a class comes from; not every library tells it in its manifest. */
+    static String jarVersion(Class<?> of) {
+        String path = of.getProtectionDomain().getCodeSource().getLocation().getPath();
+        return path.substring(path.lastIndexOf('/') + 1).replaceFirst("^[a-z-]*-", "").replaceFirst("\\.jar$", "");
     }
 
     private void serve() throws Exception {
@@ -117,11 +124,8 @@ final class Agent {
         JsonObject hello = new JsonObject();
         hello.addProperty("client", said.client());
         hello.addProperty("version", said.version());
-        if (said.codecs() != null) {
-            JsonArray codecs = new JsonArray();
-            said.codecs().forEach(codecs::add);
-            hello.add("codecs", codecs);
-        }
+        addWords(hello, "cannot", said.cannot());
+        addWords(hello, "codecs", said.codecs());
         if (said.noCommitOnRevoke() != null) {
             hello.addProperty("no_commit_on_revoke", said.noCommitOnRevoke());
         }
@@ -131,5 +135,13 @@ final class Agent {
         JsonObject line = new JsonObject();
         line.add("hello", hello);
         answers.line(line);
+    }
+
+    private static void addWords(JsonObject hello, String field, List<String> words) {
+        if (words != null) {
+            JsonArray array = new JsonArray();
+            words.forEach(array::add);
+            hello.add(field, array);
+        }
     }
 }

@@ -6,15 +6,15 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * A library under test: one call for each step of the scenario. An adapter implements a call with the library's own calls
- * only, and throws {@link Answers.Unsupported}, with the reason, for what the library has none for.
+ * A library under test: one call for each step of the scenario. An adapter implements a step with the library's own calls
+ * only; a step that it does not implement is answered as one that the library has no call for.
  */
 interface Library extends AutoCloseable {
     /**
      * Who speaks, and what its records cannot have; the fields are those of the protocol's hello line, and null leaves one
      * out.
      */
-    record Hello(String client, String version, List<String> codecs, String noCommitOnRevoke, String note) {
+    record Hello(String client, String version, List<String> cannot, List<String> codecs, String noCommitOnRevoke, String note) {
     }
 
     record Produce(String topic, Path file, String codec, boolean idempotent, String acks, int timeoutMs) {
@@ -46,7 +46,9 @@ interface Library extends AutoCloseable {
 
     Hello hello();
 
-    void createTopic(String topic, int partitions, Map<String, String> configs) throws Exception;
+    default void createTopic(String topic, int partitions, Map<String, String> configs) throws Exception {
+        throw none();
+    }
 
     Produced produce(Produce order) throws Exception;
 
@@ -54,21 +56,40 @@ interface Library extends AutoCloseable {
     GroupMember open(Membership membership) throws Exception;
 
     /** The offset found in each partition, -1 where there is none. */
-    Map<Integer, Long> seekTime(Seek seek) throws Exception;
+    default Map<Integer, Long> seekTime(Seek seek) throws Exception {
+        throw none();
+    }
 
-    List<PartitionState> describeTopic(String topic) throws Exception;
+    default List<PartitionState> describeTopic(String topic) throws Exception {
+        throw none();
+    }
 
     /** Values by name; null for a hidden one. */
-    Map<String, String> describeConfigs(String topic) throws Exception;
+    default Map<String, String> describeConfigs(String topic) throws Exception {
+        throw none();
+    }
 
-    GroupState describeGroup(String group) throws Exception;
+    default GroupState describeGroup(String group) throws Exception {
+        throw none();
+    }
 
     /** Log end minus committed offset of each partition that has a commit. */
-    Map<Integer, Long> lag(String group, String topic) throws Exception;
+    default Map<Integer, Long> lag(String group, String topic) throws Exception {
+        throw none();
+    }
 
-    void deleteTopic(String topic) throws Exception;
+    default void deleteTopic(String topic) throws Exception {
+        throw none();
+    }
 
-    void deleteGroup(String group) throws Exception;
+    default void deleteGroup(String group) throws Exception {
+        throw none();
+    }
+
+    /** The answer of a step without a call. */
+    default Answers.Unsupported none() {
+        return new Answers.Unsupported(hello().client() + " has no call for it");
+    }
 
     @Override
     void close();
