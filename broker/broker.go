@@ -39,6 +39,11 @@ type Options struct {
 	Logger *zap.Logger      // nil: silent
 	Level  *zap.AtomicLevel // the level of Logger, for the broker-logger resource; nil: not changeable
 
+	// ClusterID is the id of a cluster that is founded; "": a random one. A
+	// directory of another cluster is then refused (ErrIdentity).
+	ClusterID string
+	Topics    []Topic // there before Ready is called
+
 	// Ready is called once, when produce, InitProducerId and JoinGroup would
 	// all succeed.
 	Ready func(Info)
@@ -70,7 +75,8 @@ var (
 	ErrDirectoryInUse = storage.ErrLocked
 	// ErrIdentity: the data directory belongs to another node or cluster.
 	ErrIdentity = storage.ErrIdentity
-	// ErrNoMetadata: the data directories hold partitions but no metadata.
+	// ErrNoMetadata: the data directories hold partitions but no metadata of
+	// Millrace's: none at all, or Apache Kafka's.
 	ErrNoMetadata = errors.New("the data directories have no metadata")
 )
 

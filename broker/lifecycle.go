@@ -16,7 +16,6 @@ import (
 	"millrace/broker/coordinator"
 	"millrace/broker/partition"
 	"millrace/controller"
-	"millrace/controller/config"
 	"millrace/controller/image"
 	"millrace/controller/raftlog"
 	"millrace/storage"
@@ -36,7 +35,7 @@ const waitForReplication = 5 * time.Second
 // network. Whoever connects earlier waits in the backlog and never sees a
 // broker that is half there.
 func start(ctx context.Context, o Options) (b *Broker, err error) {
-	if o.Config, err = adoptNodeID(o); err != nil {
+	if o.Config, err = identify(o); err != nil {
 		return nil, err
 	}
 	b = newBroker(o)
@@ -66,6 +65,9 @@ func start(ctx context.Context, o Options) (b *Broker, err error) {
 	if err := b.publisher.catchUp(ctx, src); err != nil {
 		return b, fmt.Errorf("waiting for the cluster's metadata: %w", err)
 	}
+	if id := b.applied().ClusterID(); o.ClusterID != "" && id != o.ClusterID {
+		return b, otherCluster(o.ClusterID, id, b.config.MetadataLogDir())
+	}
 	if err := b.makeServer(ctx); err != nil {
 		return b, err
 	}
@@ -82,6 +84,9 @@ func start(ctx context.Context, o Options) (b *Broker, err error) {
 	if err := b.awaitCoordinators(ctx); err != nil {
 		return b, err
 	}
+	if err := b.declare(ctx, o.Topics); err != nil {
+		return b, err
+	}
 	b.background(b.heartbeats)
 	b.background(b.housekeep)
 	b.serve()
@@ -91,21 +96,6 @@ func start(ctx context.Context, o Options) (b *Broker, err error) {
 		o.Ready(Info{Bootstrap: b.bootstrap(), NodeID: b.nodeID, ClusterID: b.applied().ClusterID()})
 	}
 	return b, nil
-}
-
-// adoptNodeID gives the configuration the node id that the data directories
-// bear, where it names none of its own.
-func adoptNodeID(o Options) (*config.Static, error) {
-	for _, key := range []string{"node.id", "broker.id"} {
-		if _, set := o.Config.Set(key); set {
-			return o.Config, nil
-		}
-	}
-	id, ok, err := storage.Owner(o.FS, o.Config.LogDirs())
-	if err != nil || !ok {
-		return o.Config, err
-	}
-	return o.Config.WithNodeID(id)
 }
 
 func newBroker(o Options) *Broker {
@@ -172,7 +162,7 @@ func (b *Broker) startController(o Options) error {
 		}
 	}
 	c, err := controller.Start(b.running, controller.Options{
-		NodeID: b.nodeID, ClusterID: b.store.ClusterID(), Directory: b.store.DirectoryID(), RaftLog: rl,
+		NodeID: b.nodeID, ClusterID: b.foundedAs(o), Directory: b.store.DirectoryID(), RaftLog: rl,
 		Static: b.config, Logger: b.log.Named("controller"), Now: b.now, OwnAddress: b.isOwnAddress,
 		Observe: b.controllerObserver(),
 	})

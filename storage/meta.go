@@ -25,6 +25,9 @@ const (
 // ErrIdentity says that a data directory belongs to another node or cluster, or that two do not belong together.
 var ErrIdentity = errors.New("data directory belongs to another node or cluster")
 
+// ErrMeta says that a directory's meta.properties does not tell whose it is.
+var ErrMeta = errors.New("data directory cannot be identified")
+
 // meta is what meta.properties says of a data directory.
 type meta struct {
 	clusterID string
@@ -42,7 +45,7 @@ func escapeProperty(s string) string {
 	return strings.NewReplacer(`\`, `\\`, `=`, `\=`, `:`, `\:`, `#`, `\#`, `!`, `\!`).Replace(s)
 }
 
-// decodeMeta reads version 1, and version 0 of brokers that came from ZooKeeper.
+// decodeMeta reads version 1, and version 0 of brokers that came from ZooKeeper. Its errors name the line.
 func decodeMeta(b []byte) (meta, error) {
 	props, err := properties(b)
 	if err != nil {
@@ -50,37 +53,56 @@ func decodeMeta(b []byte) (meta, error) {
 	}
 	var m meta
 	id := "node.id"
-	switch v := props["version"]; v {
+	switch v := props["version"]; v.text {
 	case "1":
-		if m.clusterID = props["cluster.id"]; m.clusterID == "" {
-			return meta{}, fmt.Errorf("no cluster.id")
+		if m.clusterID = props["cluster.id"].text; m.clusterID == "" {
+			return meta{}, props["cluster.id"].wrong("cluster.id is missing")
 		}
 	case "0", "":
 		id = "broker.id"
-		m.clusterID = props["cluster.id"]
+		m.clusterID = props["cluster.id"].text
 	default:
-		return meta{}, fmt.Errorf("version %q", v)
+		return meta{}, v.wrong("version is %q: only 1 and 0 are known", v.text)
 	}
-	n, err := strconv.ParseInt(props[id], 10, 32)
-	if err != nil || n < 0 {
-		return meta{}, fmt.Errorf("%s is %q", id, props[id])
+	n, err := strconv.ParseInt(props[id].text, 10, 32)
+	switch {
+	case props[id].line == 0:
+		return meta{}, props[id].wrong("%s is missing", id)
+	case err != nil || n < 0:
+		return meta{}, props[id].wrong("%s is %q: expected a number that is not negative", id, props[id].text)
 	}
 	m.nodeID = int32(n)
 	if d, ok := props["directory.id"]; ok {
-		if m.directory, err = decodeUUID(d); err != nil {
-			return meta{}, fmt.Errorf("directory.id: %w", err)
+		if m.directory, err = decodeUUID(d.text); err != nil {
+			return meta{}, d.wrong("directory.id: %w", err)
 		}
 		if reserved(m.directory) {
-			return meta{}, fmt.Errorf("directory.id %s is reserved", d)
+			return meta{}, d.wrong("directory.id %s is reserved", d.text)
 		}
 	}
 	return m, nil
 }
 
+// property is a value, and the line it stands on; 0: it is not there.
+type property struct {
+	text string
+	line int
+}
+
+func (p property) wrong(format string, args ...any) error {
+	err := fmt.Errorf(format, args...)
+	if p.line == 0 {
+		return err
+	}
+	return fmt.Errorf("line %d: %w", p.line, err)
+}
+
 // properties reads the part of Java's properties syntax that such files use: comments, key=value, backslash escapes.
-func properties(b []byte) (map[string]string, error) {
-	out := map[string]string{}
+func properties(b []byte) (map[string]property, error) {
+	out := map[string]property{}
+	number := 0
 	for line := range bytes.Lines(b) {
+		number++
 		s := strings.TrimLeft(strings.TrimRight(string(line), "\r\n"), " \t\f")
 		if s == "" || s[0] == '#' || s[0] == '!' {
 			continue
@@ -102,12 +124,12 @@ func properties(b []byte) (map[string]string, error) {
 			if rest[j] == '\\' {
 				j++
 				if j == len(rest) || rest[j] == 'u' {
-					return nil, fmt.Errorf("escape in %q", s)
+					return nil, fmt.Errorf("line %d: escape in %q", number, s)
 				}
 			}
 			value.WriteByte(rest[j])
 		}
-		out[key.String()] = value.String()
+		out[key.String()] = property{value.String(), number}
 	}
 	return out, nil
 }
@@ -156,10 +178,10 @@ func readMeta(fsys disk.FS, dir string) (m meta, ok bool, err error) {
 		return meta{}, false, nil
 	}
 	if err != nil {
-		return meta{}, false, fmt.Errorf("read %s: %w", metaFile, err)
+		return meta{}, false, fmt.Errorf("read %s/%s: %w", dir, metaFile, err)
 	}
 	if m, err = decodeMeta(b); err != nil {
-		return meta{}, false, fmt.Errorf("%s: %w", metaFile, err)
+		return meta{}, false, fmt.Errorf("%w: %s/%s: %w", ErrMeta, dir, metaFile, err)
 	}
 	return m, true, nil
 }
@@ -167,13 +189,11 @@ func readMeta(fsys disk.FS, dir string) (m meta, ok bool, err error) {
 // Owner says which node the directories belong to, by the first one that says it; ok is false where none does. It
 // changes nothing.
 func Owner(fsys disk.FS, dirs []string) (nodeID int32, ok bool, err error) {
-	if fsys == nil {
-		fsys = disk.OS{}
-	}
+	fsys = orOS(fsys)
 	for _, dir := range dirs {
 		m, known, err := readMeta(fsys, dir)
 		if err != nil {
-			return 0, false, fmt.Errorf("%s: %w", dir, err)
+			return 0, false, err
 		}
 		if known {
 			return m.nodeID, true, nil

@@ -172,7 +172,7 @@ func (s *Store) open(paths []string) error {
 		d := &directory{path: path, health: &log.Directory{}, found: map[partitionKey]bool{}}
 		s.dirs = append(s.dirs, d)
 		err := s.openDir(d)
-		if errors.Is(err, ErrLocked) || errors.Is(err, ErrIdentity) {
+		if errors.Is(err, ErrLocked) || errors.Is(err, ErrIdentity) || errors.Is(err, ErrMeta) {
 			return err
 		}
 		if err != nil {
@@ -207,10 +207,10 @@ func (s *Store) open(paths []string) error {
 
 // makeDir makes a directory and its missing parents, durably: what is synced in a directory whose own name is lost in a
 // power cut is lost with it.
-func (s *Store) makeDir(dir string) error {
+func makeDir(fsys disk.FS, dir string) error {
 	var parents []string
 	for at := dir; ; {
-		if _, err := s.fs.Stat(at); err == nil {
+		if _, err := fsys.Stat(at); err == nil {
 			break
 		} else if !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -225,11 +225,11 @@ func (s *Store) makeDir(dir string) error {
 	if len(parents) == 0 {
 		return nil
 	}
-	if err := s.fs.MkdirAll(dir); err != nil {
+	if err := fsys.MkdirAll(dir); err != nil {
 		return err
 	}
 	for _, p := range parents {
-		if err := s.fs.SyncDir(p); err != nil {
+		if err := fsys.SyncDir(p); err != nil {
 			return err
 		}
 	}
@@ -237,7 +237,7 @@ func (s *Store) makeDir(dir string) error {
 }
 
 func (s *Store) openDir(d *directory) error {
-	if err := s.makeDir(d.path); err != nil {
+	if err := makeDir(s.fs, d.path); err != nil {
 		return fmt.Errorf("make %s: %w", d.path, err)
 	}
 	lock, err := s.fs.Lock(d.path + "/" + lockFile)

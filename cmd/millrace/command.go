@@ -13,15 +13,22 @@ import (
 type flags struct {
 	config    string
 	overrides []string
+	topics    []string
 	logLevel  string
 	operations
 }
 
 func (f *flags) add(c *cobra.Command) {
 	f.operations.add(c)
+	f.addSource(c)
+	c.Flags().StringArrayVar(&f.topics, "topics", nil, "have these topics, as name:partitions[:config=value...], several with commas; may be repeated")
+	c.Flags().StringVar(&f.logLevel, "log-level", "info", "what to log: debug, info, warn or error")
+}
+
+// addSource adds the flags that say what the configuration is.
+func (f *flags) addSource(c *cobra.Command) {
 	c.Flags().StringVarP(&f.config, "config", "c", "", "read server properties from this file")
 	c.Flags().StringArrayVar(&f.overrides, "override", nil, "set a config, as key=value; may be repeated")
-	c.Flags().StringVar(&f.logLevel, "log-level", "info", "what to log: debug, info, warn or error")
 }
 
 func (p *program) command() *cobra.Command {
@@ -41,21 +48,27 @@ func (p *program) command() *cobra.Command {
 	root.SetErr(p.stderr)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(p.serveCommand(), p.devCommand(), p.healthCommand(), p.versionCommand())
+	root.AddCommand(p.serveCommand(), p.devCommand(), p.healthCommand(), p.configCommand(), p.versionCommand())
+	for _, t := range tools() {
+		root.AddCommand(t.command(p))
+	}
 	return root
 }
 
 func (p *program) serveCommand() *cobra.Command {
 	var f flags
 	c := &cobra.Command{
-		Use:   "serve",
+		Use:   "serve [server.properties]",
 		Short: "Run a broker until it is stopped",
 		Long: "Run a broker until it is stopped.\n\n" +
 			"The configuration is Kafka's server.properties, over it KAFKA_* environment\n" +
 			"variables, over those --override. Without any of them the broker listens on\n" +
-			"port 9092 of the loopback addresses and keeps its data in ./millrace-data.\n\n" +
+			"port 9092 of the loopback addresses and keeps its data in ./millrace-data.\n" +
+			"'millrace config' tells what comes out.\n\n" +
+			"CLUSTER_ID in the environment is the id of the cluster that an empty directory\n" +
+			"becomes; a directory of another cluster is refused.\n\n" + topicsHelp + "\n\n" +
 			"SIGTERM or SIGINT stops it in order; a second one stops it at once.",
-		Args: noArgs,
+		Args: propertiesArg(&f),
 		RunE: func(c *cobra.Command, _ []string) error { return p.serve(c.Context(), f) },
 	}
 	f.add(c)
@@ -65,10 +78,10 @@ func (p *program) serveCommand() *cobra.Command {
 func (p *program) devCommand() *cobra.Command {
 	var f flags
 	c := &cobra.Command{
-		Use:   "dev",
+		Use:   "dev [server.properties]",
 		Short: "Run a broker whose data is thrown away at its end",
 		Long:  "Run a broker as 'millrace serve' does, but in a temporary directory that is\nremoved when the broker stops.",
-		Args:  noArgs,
+		Args:  propertiesArg(&f),
 		RunE:  func(c *cobra.Command, _ []string) error { return p.dev(c.Context(), f) },
 	}
 	f.add(c)
@@ -90,8 +103,7 @@ func (p *program) healthCommand() *cobra.Command {
 			return p.health(c.Context(), f, bootstrap, timeout)
 		},
 	}
-	c.Flags().StringVarP(&f.config, "config", "c", "", "read server properties from this file")
-	c.Flags().StringArrayVar(&f.overrides, "override", nil, "set a config, as key=value; may be repeated")
+	f.addSource(c)
 	c.Flags().StringVar(&bootstrap, "bootstrap", "", "the broker's address, as host:port")
 	c.Flags().DurationVar(&timeout, "timeout", 3*time.Second, "how long to wait for an answer")
 	return c

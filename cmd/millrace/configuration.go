@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"sort"
 	"strings"
 
 	"go.uber.org/zap"
@@ -10,50 +12,137 @@ import (
 	"millrace/controller/config"
 )
 
+// configuration is a broker's configuration, and where each set key came from.
+type configuration struct {
+	static   *config.Static
+	warnings []config.Warning
+	origin   map[string]string // by key: FILE:LINE, a variable's name, or --override
+}
+
+// overridden is the origin of a key that the command line sets.
+const overridden = "--override"
+
 // configuration reads the file, lays the environment over it and the overrides
 // over both. Its errors are one line and are usage errors.
-func (p *program) configuration(f flags) (*config.Static, []config.Warning, error) {
-	props := map[string]string{}
+func (p *program) configuration(f flags) (*configuration, error) {
+	props, origin := map[string]string{}, map[string]string{}
 	if f.config != "" {
-		if err := readProperties(f.config, props); err != nil {
-			return nil, nil, usageError{err}
+		if err := readProperties(f.config, props, origin); err != nil {
+			return nil, usageError{err}
 		}
 	}
-	config.MergeEnvironment(props, p.environ)
+	for _, v := range config.MergeEnvironment(props, p.environ) {
+		origin[v.Key] = v.Name
+	}
 	for _, o := range f.overrides {
 		key, value, ok := strings.Cut(o, "=")
 		key = strings.TrimSpace(key)
 		if !ok || key == "" {
-			return nil, nil, usageError{fmt.Errorf("--override %s: expected key=value", o)}
+			return nil, usageError{fmt.Errorf("--override %s: expected key=value", o)}
 		}
-		props[key] = strings.TrimSpace(value)
+		props[key], origin[key] = strings.TrimSpace(value), overridden
 	}
 	static, warnings, err := config.ParseStatic(props)
 	if err != nil {
-		return nil, nil, usageError{fmt.Errorf("configuration: %w", err)}
+		return nil, usageError{fmt.Errorf("configuration: %w%s", err, whence(err, origin))}
 	}
-	return static, warnings, nil
+	return &configuration{static: static, warnings: warnings, origin: origin}, nil
 }
 
-func readProperties(path string, into map[string]string) error {
-	file, err := os.Open(path)
+// whence says where the key that an error is about was set, if the error names one.
+func whence(err error, origin map[string]string) string {
+	if !errors.As(err, new(*config.Error)) {
+		return ""
+	}
+	message, found := err.Error(), ""
+	for _, key := range sorted(origin) {
+		if len(key) > len(found) && names(message, key) {
+			found = key
+		}
+	}
+	if found == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (%s is set in %s)", found, origin[found])
+}
+
+// names says whether a message has a key in it as a word of its own.
+func names(message, key string) bool {
+	inName := func(c byte) bool {
+		return c == '_' || c == '-' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
+	}
+	for from := 0; ; {
+		i := strings.Index(message[from:], key)
+		if i < 0 {
+			return false
+		}
+		i += from
+		end := i + len(key)
+		before := i > 0 && (inName(message[i-1]) || message[i-1] == '.')
+		after := end < len(message) && (inName(message[end]) || message[end] == '.' && end+1 < len(message) && inName(message[end+1]))
+		if !before && !after {
+			return true
+		}
+		from = i + 1
+	}
+}
+
+func sorted[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	sort.Strings(keys)
+	return keys
+}
+
+func readProperties(path string, into, origin map[string]string) error {
+	list, err := propertiesOf(path)
 	if err != nil {
 		return fmt.Errorf("reading the configuration: %w", err)
 	}
-	defer file.Close()
-	list, err := config.ParseProperties(file)
-	if err != nil {
-		return fmt.Errorf("reading the configuration %s: %w", path, err)
-	}
 	for _, property := range list {
 		into[property.Key] = property.Value
+		origin[property.Key] = fmt.Sprintf("%s:%d", path, property.Line)
 	}
 	return nil
 }
 
-// warn logs what is in the configuration without having its effect, once.
-func warn(logger *zap.Logger, warnings []config.Warning) {
-	for _, w := range warnings {
-		logger.Warn("config "+w.Key+" "+w.Message, zap.String("key", w.Key))
+// propertiesOf reads a properties file.
+func propertiesOf(path string) ([]config.Property, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
 	}
+	defer file.Close()
+	list, err := config.ParseProperties(file)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return list, nil
+}
+
+// warn logs what is in the configuration without having its effect, once.
+func (c *configuration) warn(logger *zap.Logger) {
+	for _, w := range c.warnings {
+		message, fields := "config "+w.Key+" "+w.Message, []zap.Field{zap.String("key", w.Key)}
+		if from, ok := c.origin[w.Key]; ok {
+			message, fields = "config "+w.Key+" ("+from+") "+w.Message, append(fields, zap.String("from", from))
+		}
+		if rest, ok := strings.CutPrefix(w.Key, "cfg."); ok && strings.HasPrefix(c.origin[w.Key], "KAFKA_CFG_") {
+			message += "; the variable for " + rest + " is " + config.VariableName(rest)
+		}
+		logger.Warn(message, fields...)
+	}
+}
+
+// variable gives an environment variable's value; empty counts as not set.
+func (p *program) variable(name string) string {
+	value := ""
+	for _, v := range p.environ {
+		if n, rest, ok := strings.Cut(v, "="); ok && n == name {
+			value = rest
+		}
+	}
+	return value
 }

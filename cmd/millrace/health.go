@@ -21,11 +21,11 @@ import (
 // controller.
 func (p *program) health(ctx context.Context, f flags, bootstrap string, timeout time.Duration) error {
 	if bootstrap == "" {
-		static, _, err := p.configuration(f)
+		conf, err := p.configuration(f)
 		if err != nil {
 			return err
 		}
-		bootstrap = address(static)
+		bootstrap = address(conf.static)
 	} else if _, _, err := net.SplitHostPort(bootstrap); err != nil {
 		return usageError{fmt.Errorf("--bootstrap %s: expected host:port", bootstrap)}
 	}

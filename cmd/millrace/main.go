@@ -1,6 +1,7 @@
 // Command millrace is the broker's program: flags, a configuration file and the
 // environment become a configuration, and the broker runs until it is told to
-// stop. Nothing else happens here.
+// stop. The other commands stand in for Kafka's shell tools, by their own name
+// or called by Kafka's: they are clients of any broker. Nothing else happens here.
 //
 // When the broker is ready it writes one line to standard output:
 //
@@ -18,7 +19,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 
 	"millrace/broker"
 )
@@ -34,14 +34,20 @@ const (
 
 // program is what a command runs with; tests replace its parts.
 type program struct {
+	stdin          io.Reader
 	stdout, stderr io.Writer
 	environ        []string
+	ctx            context.Context // of the command that runs
 	run            func(context.Context, broker.Options) error
 }
 
 func main() {
-	p := &program{stdout: os.Stdout, stderr: os.Stderr, environ: os.Environ(), run: broker.Run}
-	os.Exit(p.main(signals(), os.Args[1:]))
+	p := &program{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, environ: os.Environ(), run: broker.Run}
+	args, err := calledAs(os.Args[0], os.Args[1:])
+	if err != nil {
+		os.Exit(p.failed(err))
+	}
+	os.Exit(p.main(signals(), args))
 }
 
 // usageError is a mistake on the command line or in the configuration.
@@ -51,14 +57,23 @@ func (e usageError) Unwrap() error { return e.error }
 
 // main runs one command line and gives its exit code.
 func (p *program) main(ctx context.Context, args []string) int {
+	p.ctx = ctx
 	c := p.command()
 	c.SetArgs(args)
 	err := c.ExecuteContext(ctx)
 	if err == nil {
 		return exitOK
 	}
+	return p.failed(err)
+}
+
+// failed tells what went wrong, unless it has been told, and gives the exit code.
+func (p *program) failed(err error) int {
+	if errors.Is(err, errTold) {
+		return exitFailed
+	}
 	// One line, however many errors came together.
-	fmt.Fprintf(p.stderr, "millrace: %s\n", strings.ReplaceAll(err.Error(), "\n", "; "))
+	fmt.Fprintf(p.stderr, "millrace: %s\n", oneLine(err))
 	if errors.As(err, new(usageError)) {
 		return exitUsage
 	}

@@ -33,16 +33,22 @@ func (p *program) serve(ctx context.Context, f flags) error {
 		return err
 	}
 	defer logger.Sync() // a terminal cannot be synced, and says so
-	static, warnings, err := p.configuration(f)
+	conf, err := p.configuration(f)
 	if err != nil {
 		return err
 	}
-	warn(logger, warnings)
+	topics, err := p.declaredTopics(f)
+	if err != nil {
+		return err
+	}
+	conf.warn(logger)
 	var told error
 	options := broker.Options{
-		Config: static,
-		Logger: logger,
-		Level:  &level,
+		Config:    conf.static,
+		Logger:    logger,
+		Level:     &level,
+		ClusterID: p.variable("CLUSTER_ID"),
+		Topics:    topics,
 		Ready: func(i broker.Info) {
 			_, told = fmt.Fprintf(p.stdout, "millrace ready bootstrap.servers=%s node.id=%d cluster.id=%s\n",
 				strings.Join(i.Bootstrap, ","), i.NodeID, i.ClusterID)

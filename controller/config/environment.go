@@ -10,24 +10,40 @@ var notProperties = []string{
 	"KAFKA_TOOLS_LOG4J_LOGLEVEL", "KAFKA_JMX_HOSTNAME",
 }
 
+// Variable is an environment variable that was taken for a property.
+type Variable struct {
+	Name string // KAFKA_LOG_DIRS
+	Key  string // log.dirs
+}
+
 // MergeEnvironment lays environment variables (NAME=value) over properties, as
 // Kafka's container image does: KAFKA_LOG_DIRS is log.dirs, two underscores are
-// one, three are a dash (KIP-974). Advertised listeners that come from the
-// environment, while no listeners are set at all, are listened on by every
-// interface.
-func MergeEnvironment(props map[string]string, environ []string) {
+// one, three are a dash (KIP-974); and it lists what it took, in their order.
+// Unlike there, what no variable names keeps its value. Advertised listeners
+// that come from the environment, while no listeners are set at all, are
+// listened on by every interface.
+func MergeEnvironment(props map[string]string, environ []string) []Variable {
+	var taken []Variable
+	var advertised string
 	for _, variable := range environ {
 		name, v, ok := strings.Cut(variable, "=")
-		if !ok || contains(notProperties, name) {
+		if !ok || contains(notProperties, name) || serviceLink(name) {
 			continue
 		}
-		if key := propertyName(name); key != "" {
-			props[key] = v
-			if _, set := props["listeners"]; key == "advertised.listeners" && !set {
-				defer deriveListeners(props)
-			}
+		key := propertyName(name)
+		if key == "" {
+			continue
+		}
+		props[key] = v
+		taken = append(taken, Variable{Name: name, Key: key})
+		if key == "advertised.listeners" {
+			advertised = name
 		}
 	}
+	if advertised != "" && deriveListeners(props) {
+		taken = append(taken, Variable{Name: advertised, Key: "listeners"})
+	}
+	return taken
 }
 
 // propertyName is the property that a variable stands for, "" if none.
@@ -41,18 +57,41 @@ func propertyName(variable string) string {
 	return strings.ReplaceAll(name, "..", "_")
 }
 
-func deriveListeners(props map[string]string) {
+// VariableName is the variable that stands for a property.
+func VariableName(key string) string {
+	name := strings.ReplaceAll(key, "_", "__")
+	name = strings.ReplaceAll(name, "-", "___")
+	return "KAFKA_" + strings.ToUpper(strings.ReplaceAll(name, ".", "_"))
+}
+
+// serviceLink says whether a variable is one that Kubernetes puts beside every
+// container of a namespace in which a service is called kafka. They look like
+// properties and are none.
+func serviceLink(name string) bool {
+	rest, ok := strings.CutPrefix(name, "KAFKA_")
+	switch {
+	case !ok:
+		return false
+	case rest == "PORT", rest == "SERVICE_HOST", rest == "SERVICE_PORT", strings.HasPrefix(rest, "SERVICE_PORT_"):
+		return true
+	}
+	rest, ok = strings.CutPrefix(rest, "PORT_")
+	return ok && rest != "" && rest[0] >= '0' && rest[0] <= '9'
+}
+
+func deriveListeners(props map[string]string) bool {
 	if _, set := props["listeners"]; set {
-		return
+		return false
 	}
 	var derived []string
 	for _, entry := range SplitList(props["advertised.listeners"]) {
 		l, ok := parseListener(entry)
 		if !ok {
-			return // the entry itself is what gets refused
+			return false // the entry itself is what gets refused
 		}
 		l.Host = "0.0.0.0"
 		derived = append(derived, l.String())
 	}
 	props["listeners"] = strings.Join(derived, ",")
+	return true
 }

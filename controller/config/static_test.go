@@ -248,23 +248,3 @@ func TestWrongNamesPanic(t *testing.T) {
 		}()
 	}
 }
-
-func TestEnvironment(t *testing.T) {
-	props := map[string]string{"log.dirs": "/a", "num.partitions": "2"}
-	MergeEnvironment(props, []string{
-		"PATH=/bin", "KAFKA_HEAP_OPTS=-Xmx1g", "KAFKA_LOG_DIRS=/b", "KAFKA_SOME___KEY__NAME=v=w", "KAFKA_OPTS=", "nonsense",
-		"KAFKA_ADVERTISED_LISTENERS=PLAINTEXT://host:9092,BACK://x:1",
-	})
-	want := map[string]string{
-		"log.dirs": "/b", "num.partitions": "2", "some-key_name": "v=w",
-		"advertised.listeners": "PLAINTEXT://host:9092,BACK://x:1", "listeners": "PLAINTEXT://0.0.0.0:9092,BACK://0.0.0.0:1",
-	}
-	if !reflect.DeepEqual(props, want) {
-		t.Errorf("got %v", props)
-	}
-	props = map[string]string{}
-	MergeEnvironment(props, []string{"KAFKA_ADVERTISED_LISTENERS=PLAINTEXT://host:9092", "KAFKA_LISTENERS=PLAINTEXT://:1"})
-	if props["listeners"] != "PLAINTEXT://:1" {
-		t.Errorf("got %v", props)
-	}
-}

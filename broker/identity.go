@@ -1,0 +1,61 @@
+package broker
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"millrace/controller/config"
+	"millrace/storage"
+)
+
+// identify looks whose the data directories are before anything is touched:
+// a directory of another cluster, or one that Apache Kafka has run on, stays as
+// it was. It gives the configuration the node id that the directories bear,
+// where it names none of its own.
+func identify(o Options) (*config.Static, error) {
+	dirs := o.Config.LogDirs()
+	if o.RaftLog == nil {
+		metadata := o.Config.MetadataLogDir()
+		file, err := storage.KafkaMetadata(o.FS, metadata)
+		if err != nil {
+			return nil, err
+		}
+		if file != "" {
+			return nil, fmt.Errorf("%w of Millrace's: %s is the metadata of an Apache Kafka that has run on %s, which cannot be taken over: use an empty directory, or one that was only formatted",
+				ErrNoMetadata, file, filepath.Clean(metadata))
+		}
+	}
+	if o.ClusterID != "" {
+		for _, dir := range dirs {
+			s := storage.Inspect(o.FS, dir)
+			if s.Err == nil && s.Identity.ClusterID != "" && s.Identity.ClusterID != o.ClusterID {
+				return nil, otherCluster(o.ClusterID, s.Identity.ClusterID, dir)
+			}
+		}
+	}
+	for _, key := range []string{"node.id", "broker.id"} {
+		if _, set := o.Config.Set(key); set {
+			return o.Config, nil
+		}
+	}
+	id, ok, err := storage.Owner(o.FS, dirs)
+	if err != nil || !ok {
+		return o.Config, err
+	}
+	return o.Config.WithNodeID(id)
+}
+
+// otherCluster refuses a directory that belongs to a cluster that was not asked
+// for (Kafka's InconsistentClusterIdException).
+func otherCluster(want, have, dir string) error {
+	return fmt.Errorf("%w: CLUSTER_ID is %s, and %s is of cluster %s; set CLUSTER_ID=%s or leave it out to use the directory, or name an empty one in log.dirs",
+		ErrIdentity, want, dir, have, have)
+}
+
+// foundedAs is the id of the cluster that is to be founded, "" for a random one.
+func (b *Broker) foundedAs(o Options) string {
+	if id := b.store.ClusterID(); id != "" {
+		return id
+	}
+	return o.ClusterID
+}

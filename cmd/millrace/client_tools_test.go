@@ -1,0 +1,187 @@
+package main
+
+import (
+	"context"
+	"regexp"
+	"strings"
+	"testing"
+
+	"millrace/broker"
+	"millrace/controller/config"
+)
+
+// aBroker runs a broker in this process and gives its address.
+func aBroker(t *testing.T, props ...string) string {
+	t.Helper()
+	set := map[string]string{"log.dirs": t.TempDir(), "listeners": "PLAINTEXT://127.0.0.1:0", "group.initial.rebalance.delay.ms": "0"}
+	for _, p := range props {
+		k, v, _ := strings.Cut(p, "=")
+		set[k] = v
+	}
+	static, _, err := config.ParseStatic(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ready, ended := make(chan broker.Info, 1), make(chan error, 1)
+	go func() {
+		ended <- broker.Run(ctx, broker.Options{Config: static, ClusterID: "MkU3OEVBNTcwNTJENDM2Qg", Ready: func(i broker.Info) { ready <- i }})
+	}()
+	select {
+	case i := <-ready:
+		t.Cleanup(func() {
+			cancel()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
+		return i.Bootstrap[0]
+	case err := <-ended:
+		cancel()
+		t.Fatal(err)
+	}
+	return ""
+}
+
+// call is one command line and what it has to say. Topic ids, ports and other
+// things that no two runs share are masked.
+type call struct {
+	args           string
+	stdin          string
+	code           int
+	stdout, stderr string // stderr: its first line
+}
+
+var masks = []struct {
+	what *regexp.Regexp
+	by   string
+}{
+	{regexp.MustCompile(`TopicId: [0-9A-Za-z_-]{22}`), "TopicId: ID"},
+	{regexp.MustCompile(`127\.0\.0\.1:\d+`), "BROKER"},
+}
+
+func runCalls(t *testing.T, address string, calls []call) {
+	t.Helper()
+	for _, c := range calls {
+		args := strings.Fields(strings.ReplaceAll(c.args, "B", "--bootstrap-server "+address))
+		for i := range args {
+			args[i] = strings.ReplaceAll(args[i], "~", " ")
+		}
+		code, stdout, stderr := tryWith(t, c.stdin, args...)
+		for _, m := range masks {
+			stdout, stderr = m.what.ReplaceAllString(stdout, m.by), m.what.ReplaceAllString(stderr, m.by)
+		}
+		stderr, _, _ = strings.Cut(strings.TrimLeft(stderr, "\n"), "\n")
+		if code != c.code || stdout != c.stdout || stderr != c.stderr {
+			t.Errorf("%s:\ncode %d, want %d\nout  %q\nwant %q\nerr  %q\nwant %q", c.args, code, c.code, stdout, c.stdout, stderr, c.stderr)
+		}
+	}
+}
+
+func tryWith(t *testing.T, stdin string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, err strings.Builder
+	p := &program{stdin: strings.NewReader(stdin), stdout: &out, stderr: &err, run: neverRun(t)}
+	code = p.main(t.Context(), args)
+	return code, out.String(), err.String()
+}
+
+// The lines and codes here are those of Kafka's own tools.
+func TestTopicsTool(t *testing.T) {
+	const collide = "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore ('_') could collide. To avoid issues it is best to use either, but not both.\n"
+	const failed = "Error while executing topic command : "
+	line := func(topic, partition string) string {
+		return "\tTopic: " + topic + "\tPartition: " + partition + "\tLeader: 1\tReplicas: 1\tIsr: 1\tElr: \tLastKnownElr: \n"
+	}
+	t1 := "Topic: t1\tTopicId: ID\tPartitionCount: 3\tReplicationFactor: 1\tConfigs: retention.ms=60000,segment.bytes=1048576\n" + line("t1", "0") + line("t1", "1") + line("t1", "2")
+	runCalls(t, aBroker(t), []call{
+		{args: "topics B --list", stdout: "\n"},
+		{args: "topics B --create --topic t1 --partitions 3 --replication-factor 1 --config retention.ms=60000 --config segment.bytes=1048576", stdout: "Created topic t1.\n"},
+		{args: "topics B --create --topic t1", code: 1, stdout: failed + "Topic 't1' already exists.\n"},
+		{args: "topics B --create --if-not-exists --topic t1"},
+		{args: "topics B --create --topic under_score", stdout: collide + "Created topic under_score.\n"},
+		{args: "topics B --create --topic a.b", stdout: collide + "Created topic a.b.\n"},
+		{args: "topics B --create --topic bad/name", code: 1, stdout: failed + "Topic name is invalid: 'bad/name' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'\n"},
+		{args: "topics B --create --topic t2 --config nonsense=1", code: 1, stdout: failed + "Unknown topic config name: nonsense\n"},
+		{args: "topics B --create --topic t2 --partitions 0", code: 1, stdout: failed + "The partitions must be greater than 0\n"},
+		{args: "topics B --create --topic t2 --partitions x", code: 1, stdout: failed + "Cannot parse argument 'x' of option partitions\n"},
+		{args: "topics B --create --topic t2 --replica-assignment 1,1", stdout: "Created topic t2.\n"},
+		{args: "topics B --create --topic t3 --replica-assignment 1,1:1", code: 1, stdout: failed + "Partition replica lists may not contain duplicate entries: 1\n"},
+		{args: "topics B --create", code: 1, stderr: `Missing required argument "[topic]"`},
+		{args: "topics B --list", stdout: "a.b\nt1\nt2\nunder_score\n"},
+		{args: "topics B --list --exclude-internal --topic t.*", stdout: "t1\nt2\n"},
+		{args: "topics B --list --topic zz", stdout: "\n"},
+		{args: "topics B --describe --topic t1", stdout: t1},
+		{args: "topics B --describe --topic t1,x.", stdout: t1},
+		{args: "topics B --describe --topic zz", code: 1, stdout: failed + "Topic 'zz' does not exist as expected\n"},
+		{args: "topics B --describe --topic zz --if-exists"},
+		{args: "topics B --describe --topics-with-overrides", stdout: "Topic: t1\tTopicId: ID\tPartitionCount: 3\tReplicationFactor: 1\tConfigs: retention.ms=60000,segment.bytes=1048576\n"},
+		{args: "topics B --describe --under-replicated-partitions"},
+		{args: "topics B --describe --unavailable-partitions"},
+		{args: "topics B --alter --topic t1 --partitions 5"},
+		{args: "topics B --alter --topic t1 --partitions 2", code: 1, stdout: failed + "The topic t1 currently has 5 partition(s); 2 would not be an increase.\n"},
+		{args: "topics B --alter --topic zz --partitions 2", code: 1, stdout: failed + "Topic 'zz' does not exist as expected\n"},
+		{args: "topics B --alter --topic zz --if-exists --partitions 2"},
+		{args: "topics B --alter --topic t1", code: 1, stderr: `Missing required argument "[partitions]"`},
+		{args: "topics B --delete --topic t3", code: 1, stdout: failed + "Topic 't3' does not exist as expected\n"},
+		{args: "topics B --delete --topic t3 --if-exists"},
+		{args: "topics B --delete --topic t1|a.b"},
+		{args: "topics B --list", stdout: "t2\nunder_score\n"},
+		{args: "topics B --delete", code: 1, stderr: `Missing required argument "[topic]"`},
+		{args: "topics B --create --delete --topic x", code: 1, stderr: "Command must include exactly one action: --list, --describe, --create, --alter or --delete"},
+		{args: "topics B", code: 1, stderr: "Command must include exactly one action: --list, --describe, --create, --alter or --delete"},
+		{args: "topics B --list --if-not-exists", code: 1, stderr: `Option "[if-not-exists]" can't be used with option "[list]"`},
+		{args: "topics B --create --topic t9 --if-exists", code: 1, stderr: `Option "[if-exists]" can't be used with option "[create]"`},
+		{args: "topics B --list --nonsense", code: 1, stderr: "nonsense is not a recognized option"},
+		{args: "topics --list", code: 1, stderr: "--bootstrap-server must be specified"},
+		{args: "topics --version", stdout: "4.4.0\n"},
+		{args: "topics", code: 1, stderr: "Create, delete, describe, or change a topic."},
+	})
+}
+
+func TestClusterTools(t *testing.T) {
+	address := aBroker(t)
+	runCalls(t, address, []call{
+		{args: "cluster cluster-id B", stdout: "Cluster ID: MkU3OEVBNTcwNTJENDM2Qg\n"},
+		{args: "cluster cluster-id", code: 1, stderr: "one of the arguments --bootstrap-server/-b --bootstrap-controller/-C is required"},
+		{args: "cluster unregister B --id 1", code: 1, stderr: "unregister is not supported: a broker that is gone keeps its registration: clusters of several nodes are not available"},
+		{args: "broker-api-versions", code: 1, stderr: `Missing required argument "[bootstrap-server]"`},
+	})
+	port := address[strings.LastIndexByte(address, ':')+1:]
+	code, stdout, _ := tryWith(t, "", "cluster", "list-endpoints", "-b", address)
+	want := "ID         HOST      PORT       RACK       STATE      ENDPOINT_TYPE  \n1          127.0.0.1 " + port + "      null       unfenced   broker         \n"
+	if code != 0 || stdout != want {
+		t.Errorf("code %d, %q, want %q", code, stdout, want)
+	}
+	code, stdout, _ = tryWith(t, "", "broker-api-versions", "--bootstrap-server", address)
+	for _, want := range []string{
+		address + " (id: 1 rack: null isFenced: false) -> (\n\tProduce(0): 0 to 13 [usable: 13],\n\tFetch(1): 4 to 18 [usable: 18],\n",
+		"\tDescribeTransactions(65): ", "\n)\n",
+	} {
+		if code != 0 || !strings.Contains(stdout, want) {
+			t.Errorf("code %d; %q is not in %s", code, want, stdout)
+		}
+	}
+}
+
+// A tool waits for a broker that is not up, and not for ever.
+func TestUnreachableBroker(t *testing.T) {
+	file := writeFile(t, "default.api.timeout.ms=200\nsome.java.tuning=1\n")
+	code, stdout, _ := tryWith(t, "", "topics", "--bootstrap-server", "127.0.0.1:1", "--command-config", file, "--list")
+	if code != 1 || !strings.HasPrefix(stdout, "Error while executing topic command : Timed out after 200 ms: 127.0.0.1:1: ") {
+		t.Errorf("code %d, %q", code, stdout)
+	}
+	for text, want := range map[string]string{
+		"a=b\nsecurity.protocol=SASL_SSL\n": ":2: security.protocol=SASL_SSL is not supported: these tools speak PLAINTEXT only\n",
+		"sasl.jaas.config=secret\n":         ":1: sasl.jaas.config is not supported: these tools speak PLAINTEXT only\n",
+		"default.api.timeout.ms=x\n":        ":1: default.api.timeout.ms=x: not a number of milliseconds\n",
+	} {
+		file := writeFile(t, text)
+		if code, _, stderr := tryWith(t, "", "topics", "--bootstrap-server", "127.0.0.1:1", "--command-config", file, "--list"); code != 1 || stderr != file+want {
+			t.Errorf("%q: code %d, %q", text, code, stderr)
+		}
+	}
+	if code, _, stderr := tryWith(t, "", "topics", "--bootstrap-server", "nowhere", "--list"); code != 1 || stderr != "Invalid url in bootstrap.servers: nowhere\n" {
+		t.Errorf("code %d, %q", code, stderr)
+	}
+}

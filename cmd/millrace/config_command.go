@@ -1,0 +1,126 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+func (p *program) configCommand() *cobra.Command {
+	var f flags
+	var all, machine bool
+	c := &cobra.Command{
+		Use:   "config [server.properties]",
+		Short: "Print the configuration that a broker would run with, and where it comes from",
+		Long: "Print the configuration that 'millrace serve' would run with, one config a line,\n" +
+			"and after it where it was set: a file and its line, an environment variable, or\n" +
+			"--override. A later one of these wins. Warnings go to standard error. Secrets and\n" +
+			"the values of configs that are not known are not shown.",
+		Args: propertiesArg(&f),
+		RunE: func(*cobra.Command, []string) error { return p.printConfig(f, all, machine) },
+	}
+	f.addSource(c)
+	c.Flags().BoolVar(&all, "all", false, "print the defaults too")
+	c.Flags().BoolVar(&machine, "json", false, "print JSON")
+	return c
+}
+
+// shown is one config as 'millrace config' prints it.
+type shown struct {
+	Name      string  `json:"name"`
+	Value     *string `json:"value"` // null: not set, or not to be shown
+	Source    string  `json:"source"`
+	Sensitive bool    `json:"sensitive,omitempty"`
+	Warning   string  `json:"warning,omitempty"`
+}
+
+const fromDefault = "default"
+
+func (p *program) printConfig(f flags, all, machine bool) error {
+	c, err := p.configuration(f)
+	if err != nil {
+		return err
+	}
+	list := c.shown(all)
+	if machine {
+		e := json.NewEncoder(p.stdout)
+		e.SetEscapeHTML(false)
+		e.SetIndent("", "  ")
+		return e.Encode(list)
+	}
+	var out strings.Builder
+	width := 0
+	lines := make([]string, len(list))
+	for i, one := range list {
+		value := ""
+		switch {
+		case one.Sensitive:
+			value = "[hidden]"
+		case one.Value != nil:
+			value = *one.Value
+		}
+		lines[i] = one.Name + "=" + value
+		if len(lines[i]) <= 60 {
+			width = max(width, len(lines[i]))
+		}
+	}
+	for i, one := range list {
+		fmt.Fprintf(&out, "%-*s  # %s\n", width, lines[i], one.Source)
+	}
+	for _, one := range list {
+		if one.Warning != "" {
+			fmt.Fprintf(p.stderr, "config %s (%s) %s\n", one.Name, one.Source, one.Warning)
+		}
+	}
+	_, err = fmt.Fprint(p.stdout, out.String())
+	return err
+}
+
+// shown lists the configs that are set, or all of them, by name.
+func (c *configuration) shown(all bool) []shown {
+	warnings := map[string]string{}
+	for _, w := range c.warnings {
+		warnings[w.Key] = w.Message
+	}
+	list := []shown{}
+	for _, e := range c.static.DescribeBroker(nil, nil) {
+		origin, set := c.origin[e.Name]
+		if !set {
+			if !all {
+				continue
+			}
+			origin = fromDefault
+			if _, twin := c.static.Set(e.Name); twin {
+				origin = c.origin[twinOf(e.Name)] // node.id and broker.id are one
+			}
+		}
+		list = append(list, shown{Name: e.Name, Value: e.Value, Source: origin, Sensitive: e.Sensitive, Warning: warnings[e.Name]})
+	}
+	return list
+}
+
+func twinOf(name string) string {
+	if name == "node.id" {
+		return "broker.id"
+	}
+	return "node.id"
+}
+
+// propertiesArg takes one argument for the file of -c, as Kafka's start script
+// has it.
+func propertiesArg(f *flags) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		switch {
+		case len(args) == 0:
+			return nil
+		case len(args) == 1 && f.config == "":
+			f.config = args[0]
+			return nil
+		case len(args) == 1:
+			return usageError{fmt.Errorf("two configuration files, %s and %s: a broker has one", f.config, args[0])}
+		}
+		return noArgs(c, args[1:])
+	}
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+
+	"millrace/broker"
+)
+
+func TestConfigTellsWhereEachKeyComesFrom(t *testing.T) {
+	path := writeFile(t, "# mine\nnode.id=5\nlog.dirs=/a\nssl.keystore.password=\nlog.retention.hour=3\n")
+	environ := []string{"KAFKA_LOG_DIRS=/b", "KAFKA_NUM_PARTITIONS=2"}
+	code, stdout, stderr := try(t, neverRun(t), environ, "config", path, "--override", "num.partitions=7")
+	if code != exitUsage || !strings.Contains(stderr, "asks for TLS") {
+		t.Errorf("protection: code %d, %s", code, stderr)
+	}
+	path = writeFile(t, "# mine\nnode.id=5\nlog.dirs=/a\n\nlog.retention.hour=3\n")
+	code, stdout, stderr = try(t, neverRun(t), environ, "config", path, "--override", "num.partitions=7")
+	var got []string
+	for _, line := range strings.Split(strings.TrimSpace(stdout), "\n") {
+		got = append(got, strings.Join(strings.Fields(line), " "))
+	}
+	want := []string{"log.dirs=/b # KAFKA_LOG_DIRS", "node.id=5 # " + path + ":2", "num.partitions=7 # --override", "log.retention.hour=[hidden] # " + path + ":5"}
+	if code != 0 || !reflect.DeepEqual(got, want) {
+		t.Errorf("code %d, %q, want %q", code, got, want)
+	}
+	if want := "config log.retention.hour (" + path + ":5) is not a broker config; ignored (did you mean log.retention.hours?)\n"; stderr != want {
+		t.Errorf("warned %q, want %q", stderr, want)
+	}
+	code, stdout, _ = try(t, neverRun(t), environ, "config", path, "--all", "--json")
+	var list []shown
+	if err := json.Unmarshal([]byte(stdout), &list); err != nil || code != 0 {
+		t.Fatalf("code %d, %v", code, err)
+	}
+	found := map[string]shown{}
+	for _, one := range list {
+		found[one.Name] = one
+	}
+	if len(list) < 250 || *found["num.partitions"].Value != "2" || found["num.partitions"].Source != "KAFKA_NUM_PARTITIONS" ||
+		found["num.io.threads"].Source != fromDefault || *found["broker.id"].Value != "5" || found["broker.id"].Source != path+":2" {
+		t.Errorf("%d configs; %+v", len(list), found["num.partitions"])
+	}
+}
+
+func TestWarningsNameTheVariable(t *testing.T) {
+	_, _, stderr := try(t, func(context.Context, broker.Options) error { return nil },
+		[]string{"KAFKA_LOG_RETENTION_HOUR=1", "KAFKA_CFG_NODE_ID=3", "KAFKA_PORT=tcp://10.0.0.1:9092"}, "serve", "--override", "log.retention.minute=1")
+	for _, want := range []string{
+		"log.retention.hour (KAFKA_LOG_RETENTION_HOUR)", "log.retention.minute (--override)", "the variable for node.id is KAFKA_NODE_ID",
+	} {
+		if !strings.Contains(stderr, want) {
+			t.Errorf("%q is not in %s", want, stderr)
+		}
+	}
+	if n := strings.Count(stderr, "\n"); n != 3 {
+		t.Errorf("%d warnings: %s", n, stderr)
+	}
+}
+
+func TestOneVariableKeepsTheDefaults(t *testing.T) {
+	var got broker.Options
+	try(t, func(_ context.Context, o broker.Options) error { got = o; return nil }, []string{"KAFKA_NUM_PARTITIONS=9", "CLUSTER_ID=mine"}, "serve")
+	c := got.Config
+	if c.Int("num.partitions") != 9 || c.NodeID() != 1 || len(c.Listeners()) == 0 || got.ClusterID != "mine" {
+		t.Errorf("node %d, listeners %v, cluster %q", c.NodeID(), c.Listeners(), got.ClusterID)
+	}
+}
+
+func TestDeclaredTopics(t *testing.T) {
+	topic := func(name string, partitions int32, configs ...string) broker.Topic {
+		d := broker.Topic{Name: name, Partitions: partitions}
+		for _, c := range configs {
+			k, v, _ := strings.Cut(c, "=")
+			d.Configs = append(d.Configs, broker.TopicConfig{Name: k, Value: v})
+		}
+		return d
+	}
+	var got broker.Options
+	code, _, stderr := try(t, func(_ context.Context, o broker.Options) error { got = o; return nil },
+		[]string{"MILLRACE_TOPICS=a:1, b:2:retention.ms=60000:cleanup.policy=[compact,delete],"}, "serve", "--topics", "c:3", "--topics", "a:4,d:1")
+	want := []broker.Topic{topic("a", 4), topic("b", 2, "retention.ms=60000", "cleanup.policy=compact,delete"), topic("c", 3), topic("d", 1)}
+	if code != 0 || !reflect.DeepEqual(got.Topics, want) {
+		t.Errorf("code %d, %v, %s", code, got.Topics, stderr)
+	}
+	for text, want := range map[string]string{
+		"a":                        "expected name:partitions",
+		":3":                       "expected name:partitions",
+		"a:x":                      `"x" is not a number of partitions`,
+		"a:0":                      `"0" is not a number of partitions`,
+		"a:1:3":                    "the replication factor is the broker's to choose",
+		"a:1:nonsense=1":           "nonsense is not a topic config",
+		"a:1:retention.ms=x":       "Invalid value x for configuration retention.ms",
+		"a:1:cleanup.policy=[a":    "brackets do not match",
+		"a:1:cleanup.policy=a]":    "brackets do not match",
+		"a:1:cleanup.policy=[[a]]": "brackets do not match",
+	} {
+		code, _, stderr := try(t, neverRun(t), nil, "serve", "--topics", text)
+		if code != exitUsage || !strings.Contains(stderr, want) {
+			t.Errorf("%s: code %d, %s", text, code, stderr)
+		}
+	}
+}
+
+func TestNamesInMessages(t *testing.T) {
+	for _, c := range []struct {
+		message, key string
+		want         bool
+	}{
+		{"Invalid value x for configuration log.roll.ms: no", "log.roll.ms", true},
+		{"log.roll.ms", "log.roll", false}, {"log.roll.ms", "roll.ms", false}, {"see log.dirs.", "log.dirs", true}, {"xlog.dirs", "log.dirs", false}, {"", "a", false},
+	} {
+		if got := names(c.message, c.key); got != c.want {
+			t.Errorf("%s in %q: %v", c.key, c.message, got)
+		}
+	}
+}

@@ -1,0 +1,48 @@
+package config
+
+import (
+	"reflect"
+	"testing"
+)
+
+func TestEnvironment(t *testing.T) {
+	props := map[string]string{"log.dirs": "/a", "num.partitions": "2"}
+	taken := MergeEnvironment(props, []string{
+		"KAFKA_PORT=tcp://10.0.0.1:9092", "KAFKA_PORT_9092_TCP_ADDR=10.0.0.1", "KAFKA_SERVICE_HOST=10.0.0.1", "KAFKA_SERVICE_PORT_CLIENT=9092",
+		"PATH=/bin", "KAFKA_HEAP_OPTS=-Xmx1g", "KAFKA_LOG_DIRS=/b", "KAFKA_SOME___KEY__NAME=v=w", "KAFKA_OPTS=", "nonsense",
+		"KAFKA_ADVERTISED_LISTENERS=PLAINTEXT://host:9092,BACK://x:1",
+	})
+	want := map[string]string{
+		"log.dirs": "/b", "num.partitions": "2", "some-key_name": "v=w",
+		"advertised.listeners": "PLAINTEXT://host:9092,BACK://x:1", "listeners": "PLAINTEXT://0.0.0.0:9092,BACK://0.0.0.0:1",
+	}
+	if !reflect.DeepEqual(props, want) {
+		t.Errorf("got %v", props)
+	}
+	props = map[string]string{}
+	MergeEnvironment(props, []string{"KAFKA_ADVERTISED_LISTENERS=PLAINTEXT://host:9092", "KAFKA_LISTENERS=PLAINTEXT://:1"})
+	if props["listeners"] != "PLAINTEXT://:1" {
+		t.Errorf("got %v", props)
+	}
+	from := []Variable{
+		{"KAFKA_LOG_DIRS", "log.dirs"}, {"KAFKA_SOME___KEY__NAME", "some-key_name"},
+		{"KAFKA_ADVERTISED_LISTENERS", "advertised.listeners"}, {"KAFKA_ADVERTISED_LISTENERS", "listeners"},
+	}
+	if !reflect.DeepEqual(taken, from) {
+		t.Errorf("taken: %v", taken)
+	}
+}
+
+// Whatever can be named can be set from the environment.
+func TestVariableNames(t *testing.T) {
+	for _, key := range []string{"log.dirs", "some-key_name", "listener.name.sasl_plaintext.plain.sasl.jaas.config"} {
+		if got := propertyName(VariableName(key)); got != key {
+			t.Errorf("%s: %s stands for %s", key, VariableName(key), got)
+		}
+	}
+	for _, k := range Keys(BrokerScope) {
+		if got := propertyName(VariableName(k.Name)); got != k.Name {
+			t.Errorf("%s: %s stands for %s", k.Name, VariableName(k.Name), got)
+		}
+	}
+}
