@@ -33,6 +33,18 @@ func (b *Broker) alterConfigs(c *call, req *kmsg.AlterConfigsRequest) *kmsg.Alte
 			done(r, code, msg)
 		case r.ResourceType == kmsg.ConfigResourceTypeBrokerLogger:
 			done(r, kerr.InvalidRequest.Code, "Unknown resource type BROKER_LOGGER")
+		case r.ResourceType == kmsg.ConfigResourceTypeBroker && r.ResourceName == itoa(b.nodeID) && b.kindOf(c.Conn.Listener) == onBroker:
+			after := map[string]string{}
+			for _, cfg := range r.Configs {
+				if cfg.Value != nil {
+					after[cfg.Name] = *cfg.Value
+				}
+			}
+			if code, msg := b.checkListeners(c.image, within(after)); code != 0 {
+				done(r, code, msg)
+				continue
+			}
+			ask.Resources = append(ask.Resources, r)
 		default:
 			ask.Resources = append(ask.Resources, r)
 		}

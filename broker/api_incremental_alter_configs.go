@@ -5,6 +5,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"millrace/broker/auth"
+	"millrace/controller/config"
+	"millrace/controller/image"
 )
 
 // IncrementalAlterConfigs (44), versions 0-1. KIP-339, KIP-1142 (group and
@@ -37,6 +39,12 @@ func (b *Broker) incrementalAlterConfigs(c *call, req *kmsg.IncrementalAlterConf
 		case r.ResourceType == kmsg.ConfigResourceTypeBrokerLogger:
 			code, msg := b.alterLogger(r, req.ValidateOnly)
 			done(r, code, msg)
+		case r.ResourceType == kmsg.ConfigResourceTypeBroker && r.ResourceName == itoa(b.nodeID) && b.kindOf(c.Conn.Listener) == onBroker:
+			if code, msg := b.checkListeners(c.image, within(afterwards(c.image, r))); code != 0 {
+				done(r, code, msg)
+				continue
+			}
+			ask.Resources = append(ask.Resources, r)
 		default:
 			ask.Resources = append(ask.Resources, r)
 		}
@@ -53,6 +61,41 @@ func (b *Broker) incrementalAlterConfigs(c *call, req *kmsg.IncrementalAlterConf
 		}
 	}
 	return resp
+}
+
+// afterwards is what a broker would have set after a change. Operations that make no
+// sense are left out: the controller refuses them.
+func afterwards(img *image.Image, r kmsg.IncrementalAlterConfigsRequestResource) map[string]string {
+	after := map[string]string{}
+	for _, c := range img.Configs(image.BrokerResource, r.ResourceName).All() {
+		after[c.Key] = c.Value
+	}
+	for _, c := range r.Configs {
+		k, known := config.Find(config.BrokerScope, c.Name)
+		switch op := config.Op(c.Op); {
+		case op == config.OpDelete:
+			delete(after, c.Name)
+		case c.Value == nil || !known:
+		case op == config.OpSet:
+			after[c.Name] = *c.Value
+		default:
+			base, set := after[c.Name]
+			if !set {
+				base = k.Default
+			}
+			if v, err := config.ListOp(k, c.Name, op, base, *c.Value); err == nil {
+				after[c.Name] = v
+			}
+		}
+	}
+	return after
+}
+
+func within(m map[string]string) config.Lookup {
+	return func(name string) (string, bool) {
+		v, ok := m[name]
+		return v, ok
+	}
 }
 
 // configResource is whose configs a request is about.

@@ -91,7 +91,8 @@ type Broker struct {
 	outside    Outside
 	features   []featureRange
 	seen       *observation // nil while no metrics are served
-	refused    *zap.Logger  // at most one line a second of each kind
+	listen     func(ctx context.Context, address string) (net.Listener, error)
+	refused    *zap.Logger // at most one line a second of each kind
 
 	store      *storage.Store
 	controller *controller.Controller
@@ -102,7 +103,12 @@ type Broker struct {
 	producerIDs *producerIDs
 	sessions    *fetchSessions
 	server      *wire.Server
-	listeners   []listener
+	bound       atomic.Pointer[[]listener] // what is open; replaced whole
+
+	// opening guards open: whether what is bound is served. Listeners that a config
+	// change brings are served at once from then on.
+	opening sync.Mutex
+	open    bool
 
 	incarnation [16]byte // random, of this life of the process
 	brokerEpoch atomic.Int64

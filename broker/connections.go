@@ -19,8 +19,8 @@ import (
 // and those of single listeners (KIP-402, KIP-612).
 func (b *Broker) connectionLimits(ctx context.Context, img *image.Image) (wire.Limits, error) {
 	var names []string
-	for i := range b.listeners {
-		names = append(names, b.listeners[i].name)
+	for _, l := range b.listeners() {
+		names = append(names, l.name)
 	}
 	return parseLimits(ctx, names, b.setting(img))
 }

@@ -47,11 +47,7 @@ func start(ctx context.Context, o Options) (b *Broker, err error) {
 	if err := b.startMonitor(ctx, o.Monitoring); err != nil {
 		return b, err
 	}
-	listen := o.Listen
-	if listen == nil {
-		listen = listenTCP
-	}
-	if err := b.bind(ctx, listen); err != nil {
+	if err := b.bind(ctx); err != nil {
 		return b, err
 	}
 	if err := b.openStore(o); err != nil {
@@ -111,6 +107,10 @@ func newBroker(o Options) *Broker {
 	}
 	b.version = o.Version
 	b.phase.Store(phaseStarting)
+	b.listen = o.Listen
+	if b.listen == nil {
+		b.listen = listenTCP
+	}
 	b.level = zap.NewAtomicLevel()
 	if o.Level != nil {
 		b.level = *o.Level
@@ -241,13 +241,13 @@ func (b *Broker) stop(cause error) error {
 		}
 		cancel()
 	}
-	for i := range b.listeners {
-		for _, socket := range b.listeners[i].sockets {
-			socket.Close() // those that were served are closed already
+	b.halt()
+	b.tasks.Wait() // the publisher among them: it makes no new coordinators and opens no listeners now
+	for _, l := range b.listeners() {
+		for _, s := range l.sockets {
+			s.Close() // those that were served are closed already
 		}
 	}
-	b.halt()
-	b.tasks.Wait() // the publisher among them: it makes no new coordinators now
 	b.coordinators.stop()
 	if b.controller != nil {
 		switch err := b.controller.Stop(); {

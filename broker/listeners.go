@@ -6,12 +6,16 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"syscall"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.uber.org/zap"
 
 	"millrace/controller/config"
+	"millrace/controller/image"
 	"millrace/wire"
 )
 
@@ -23,64 +27,170 @@ type listener struct {
 	protocol   string
 	host       string // as configured: what clients are told, unless advertised says otherwise
 	port       int
-	sockets    []net.Listener
+	from       []config.Listener // what it was made from
+	sockets    []socket
 	advertised *config.Listener
+}
+
+// socket is one bound address; ctx ends when it is no longer to be served.
+type socket struct {
+	net.Listener
+	ctx context.Context
+	end context.CancelFunc
+}
+
+// listeners are the bound ones. Read only: a change replaces the list.
+func (b *Broker) listeners() []listener {
+	if l := b.bound.Load(); l != nil {
+		return *l
+	}
+	return nil
 }
 
 // kindOf says of which kind a listener is, by its name.
 func (b *Broker) kindOf(name string) listenerKind {
-	for i := range b.listeners {
-		if b.listeners[i].name == name {
-			return b.listeners[i].kind
+	for _, l := range b.listeners() {
+		if l.name == name {
+			return l.kind
 		}
 	}
 	return onBroker
 }
 
-// bind opens every configured address. Addresses that share a listener's name
+// bind opens every configured address.
+func (b *Broker) bind(ctx context.Context) error {
+	var list []listener
+	for _, group := range byName(b.config.Listeners()) {
+		l, err := b.bindListener(ctx, b.config, group)
+		if l != nil {
+			list = append(list, *l)
+		}
+		b.bound.Store(&list) // with an error too: what is open has to be closed
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// byName groups addresses by their listener's name, in order.
+func byName(list []config.Listener) [][]config.Listener {
+	var groups [][]config.Listener
+next:
+	for _, l := range list {
+		for i := range groups {
+			if groups[i][0].Name == l.Name {
+				groups[i] = append(groups[i], l)
+				continue next
+			}
+		}
+		groups = append(groups, []config.Listener{l})
+	}
+	return groups
+}
+
+// bindListener opens the addresses of one listener. Those that share its name
 // (127.0.0.1 and ::1 where nothing is configured) get one port, also where the
-// configured port is 0.
-func (b *Broker) bind(ctx context.Context, listen func(context.Context, string) (net.Listener, error)) error {
-	_, configured := b.config.Set("listeners")
-	for _, l := range b.config.Listeners() {
-		into := -1
-		for i := range b.listeners {
-			if b.listeners[i].name == l.Name {
-				into = i
-			}
+// configured port is 0. With an error the listener holds what was opened.
+func (b *Broker) bindListener(ctx context.Context, c *config.Static, addresses []config.Listener) (*listener, error) {
+	_, configured := c.Set("listeners")
+	first := addresses[0]
+	on := &listener{name: first.Name, kind: onBroker, protocol: first.Protocol, port: first.Port, from: addresses}
+	if first.Controller {
+		on.kind = onController
+	}
+	if configured {
+		on.host = first.Host
+	}
+	for _, a := range c.Advertised() {
+		if a.Name == on.name {
+			on.advertised = &a
 		}
-		if into < 0 {
-			kind := onBroker
-			if l.Controller {
-				kind = onController
-			}
-			b.listeners = append(b.listeners, listener{name: l.Name, kind: kind, protocol: l.Protocol, host: l.Host, port: l.Port})
-			into = len(b.listeners) - 1
-			if !configured {
-				b.listeners[into].host = ""
-			}
-		}
-		on := &b.listeners[into]
-		socket, err := listen(ctx, net.JoinHostPort(l.Host, strconv.Itoa(on.port)))
+	}
+	for _, a := range addresses {
+		opened, err := b.listen(ctx, net.JoinHostPort(a.Host, strconv.Itoa(on.port)))
 		if err != nil {
 			if len(on.sockets) > 0 && !configured && !errors.Is(err, syscall.EADDRINUSE) {
 				continue // a host without ::1
 			}
-			return bindError(l, on.port, err)
+			return on, bindError(a, on.port, err)
 		}
-		on.sockets = append(on.sockets, socket)
+		s := socket{Listener: opened}
+		s.ctx, s.end = context.WithCancel(context.Background())
+		on.sockets = append(on.sockets, s)
 		if on.port == 0 {
-			on.port = portOf(socket.Addr())
+			on.port = portOf(opened.Addr())
 		}
 	}
-	for _, a := range b.config.Advertised() {
-		for i := range b.listeners {
-			if b.listeners[i].name == a.Name {
-				b.listeners[i].advertised = &a
+	return on, nil
+}
+
+// applyListeners brings what is bound in line with the dynamic configs of this
+// broker, as KIP-226 has it: listeners that are no longer wanted, or wanted
+// elsewhere, are closed with their connections, then the new ones are opened. What
+// clients are told is what the broker registered with, until its next start.
+// Only the publisher, and the start before it, call it.
+func (b *Broker) applyListeners(ctx context.Context, img *image.Image) {
+	wanted, err := b.config.WithListeners(dynamic(img, image.BrokerResource, itoa(b.nodeID)))
+	if err != nil {
+		b.log.Warn("listeners stay as they were", zap.Error(err))
+		return
+	}
+	groups := byName(wanted.Listeners())
+	var list, gone []listener
+	for _, l := range b.listeners() {
+		if slices.ContainsFunc(groups, func(g []config.Listener) bool { return slices.Equal(g, l.from) }) {
+			list = append(list, l)
+		} else {
+			gone = append(gone, l)
+		}
+	}
+	groups = slices.DeleteFunc(groups, func(g []config.Listener) bool {
+		return slices.ContainsFunc(list, func(l listener) bool { return slices.Equal(g, l.from) })
+	})
+	if len(gone)+len(groups) == 0 {
+		return
+	}
+	b.bound.Store(&list)
+	for _, l := range gone {
+		for _, s := range l.sockets {
+			s.end()
+			s.Close()
+		}
+		if b.server != nil {
+			b.server.End(l.name)
+		}
+		b.log.Info("listener closed", zap.String("listener", l.name), zap.Int("port", l.port))
+	}
+	grown := slices.Clone(list)
+	for _, g := range groups {
+		l, err := b.bindListener(ctx, wanted, g)
+		if err != nil {
+			b.log.Error("a listener does not open", zap.Error(err))
+			for _, s := range l.sockets {
+				s.Close()
 			}
+			continue
 		}
+		grown = append(grown, *l)
+		b.log.Info("listener opened", zap.String("listener", l.name), zap.Int("port", l.port))
 	}
-	return nil
+	b.bound.Store(&grown)
+	b.opening.Lock()
+	defer b.opening.Unlock()
+	for i := len(list); i < len(grown) && b.open; i++ {
+		b.serveListener(&grown[i])
+	}
+}
+
+// checkListeners judges a change of this broker's own listeners, as the broker
+// has to: a controller does not know another node's static configuration.
+func (b *Broker) checkListeners(img *image.Image, after config.Lookup) (int16, string) {
+	own := dynamic(img, image.BrokerResource, itoa(b.nodeID))
+	if err := b.config.CheckListeners(own, after); err != nil {
+		return kerr.InvalidRequest.Code, err.Error()
+	}
+	return 0, ""
 }
 
 func bindError(l config.Listener, port int, err error) error {
@@ -124,8 +234,7 @@ func (l *listener) told() string {
 // bootstrap lists the addresses a client on this machine can begin with.
 func (b *Broker) bootstrap() []string {
 	var list []string
-	for i := range b.listeners {
-		l := &b.listeners[i]
+	for _, l := range b.listeners() {
 		if l.kind != onBroker {
 			continue
 		}
@@ -141,8 +250,7 @@ func (b *Broker) bootstrap() []string {
 // controllerEndpoint is how the client behind a connection reaches this node's
 // controller listener.
 func (b *Broker) controllerEndpoint(conn *wire.Conn) (endpoint, bool) {
-	for i := range b.listeners {
-		l := &b.listeners[i]
+	for _, l := range b.listeners() {
 		if l.name != conn.Listener {
 			continue
 		}
@@ -161,8 +269,7 @@ func listenTCP(ctx context.Context, address string) (net.Listener, error) {
 
 // isOwnAddress says whether a configured controller address is this node's.
 func (b *Broker) isOwnAddress(a config.Address) bool {
-	for i := range b.listeners {
-		l := &b.listeners[i]
+	for _, l := range b.listeners() {
 		if l.kind == onController && l.port == a.Port {
 			return true
 		}

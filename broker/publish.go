@@ -134,13 +134,18 @@ func (p *publisher) warn(img *image.Image, r image.Resource) {
 	case image.TopicResource:
 	case image.BrokerResource:
 		scope = config.BrokerScope
+	case image.GroupResource:
+		scope = config.GroupScope
+	case image.ClientMetricsResource:
+		scope = config.ClientMetricsScope
 	default:
 		return
 	}
 	for _, c := range img.Configs(r.Type, r.Name).All() {
-		if why := config.WithoutEffect(scope, c.Key); why != "" && !p.warned[c.Key] {
-			p.warned[c.Key] = true
-			p.b.log.Warn("a config "+why, zap.String("config", c.Key), zap.String("resource", r.Name))
+		name := scope.String() + " " + c.Key
+		if why := config.WithoutEffect(scope, c.Key); why != "" && !p.warned[name] {
+			p.warned[name] = true
+			p.b.log.Warn("a "+scope.String()+" config "+why, zap.String("config", c.Key), zap.String("resource", r.Name))
 		}
 	}
 }
@@ -176,6 +181,7 @@ func (b *Broker) applyBrokerConfigs(img *image.Image) {
 	if b.server == nil {
 		return // the first images come before it, and it begins with what they say
 	}
+	b.applyListeners(b.running, img)
 	limits, err := b.connectionLimits(b.running, img)
 	if err != nil {
 		b.log.Warn("limits of connections stay as they were", zap.Error(err))

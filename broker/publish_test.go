@@ -25,10 +25,11 @@ func TestConfigsWithoutEffectAreNamed(t *testing.T) {
 	old := b.applied()
 	next, delta := old.Apply(1, []records.Metadata{
 		configOf(int8(image.BrokerResource), "", "log.retention.ms", "1000"),
-		configOf(int8(image.BrokerResource), "1", "listeners", "PLAINTEXT://127.0.0.1:1"),
+		configOf(int8(image.BrokerResource), "1", "num.io.threads", "9"),
 		configOf(int8(image.BrokerResource), "", "plugin.key", "x"),
-		configOf(int8(image.TopicResource), "t", "preallocate", "true"),
-		configOf(int8(image.TopicResource), "u", "preallocate", "true"),
+		configOf(int8(image.TopicResource), "t", "remote.copy.lag.ms", "5"),
+		configOf(int8(image.GroupResource), "g", "share.isolation.level", "read_committed"),
+		configOf(int8(image.TopicResource), "u", "remote.copy.lag.ms", "5"),
 	})
 	for range 2 {
 		b.applyConfigs(old, controller.Update{Image: next, Delta: delta})
@@ -38,7 +39,7 @@ func TestConfigsWithoutEffectAreNamed(t *testing.T) {
 		name, _ := line.ContextMap()["config"].(string)
 		got[name]++
 	}
-	for name, want := range map[string]int{"log.retention.ms": 0, "listeners": 1, "plugin.key": 1, "preallocate": 1} {
+	for name, want := range map[string]int{"log.retention.ms": 0, "num.io.threads": 1, "plugin.key": 1, "share.isolation.level": 1, "remote.copy.lag.ms": 1} {
 		if got[name] != want {
 			t.Errorf("%s is named %d times: %v", name, got[name], seen.All())
 		}

@@ -21,9 +21,9 @@ func (b *Broker) register(ctx context.Context) error {
 	req.Rack = b.config.Rack()
 	req.PreviousBrokerEpoch = b.store.PreviousBrokerEpoch()
 	req.LogDirs = b.store.DirectoryIDs()
-	for i := range b.listeners {
-		if b.listeners[i].kind == onBroker {
-			req.Listeners = append(req.Listeners, b.listeners[i].registered())
+	for _, l := range b.listeners() {
+		if l.kind == onBroker {
+			req.Listeners = append(req.Listeners, l.registered())
 		}
 	}
 	for _, f := range b.features {

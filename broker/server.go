@@ -13,13 +13,14 @@ import (
 // may change its limits, opened when everything else is ready.
 
 func (b *Broker) makeServer(ctx context.Context) error {
+	b.applyListeners(ctx, b.applied())
 	limits, err := b.connectionLimits(ctx, b.applied())
 	if err != nil {
 		return err
 	}
 	var reserved []string
-	for i := range b.listeners {
-		if l := &b.listeners[i]; l.kind == onController || l.name == b.config.InterBrokerListener() && len(b.listeners) > 1 {
+	for _, l := range b.listeners() {
+		if l.kind == onController || l.name == b.config.InterBrokerListener() && len(b.listeners()) > 1 {
 			reserved = append(reserved, l.name)
 		}
 	}
@@ -39,15 +40,25 @@ func (b *Broker) makeServer(ctx context.Context) error {
 
 // serve opens the network: who has connected before waited in the backlog.
 func (b *Broker) serve() {
-	for i := range b.listeners {
-		for _, socket := range b.listeners[i].sockets {
-			name := b.listeners[i].name
-			b.background(func(ctx context.Context) {
-				if err := b.server.Serve(ctx, name, socket); err != nil && ctx.Err() == nil {
-					b.fail(fmt.Errorf("listener %s: %w", name, err))
-				}
-			})
-		}
+	b.opening.Lock()
+	defer b.opening.Unlock()
+	b.open = true
+	for _, l := range b.listeners() {
+		b.serveListener(&l)
+	}
+}
+
+func (b *Broker) serveListener(l *listener) {
+	name := l.name
+	for _, s := range l.sockets {
+		b.background(func(running context.Context) {
+			ctx, end := context.WithCancel(running)
+			defer end()
+			defer context.AfterFunc(s.ctx, end)()
+			if err := b.server.Serve(ctx, name, s.Listener); err != nil && ctx.Err() == nil && s.ctx.Err() == nil {
+				b.fail(fmt.Errorf("listener %s: %w", name, err))
+			}
+		})
 	}
 }
 

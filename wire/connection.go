@@ -52,6 +52,7 @@ type connection struct {
 	cancelConn     context.CancelCauseFunc
 
 	lastActive atomic.Int64 // of server.clock
+	ending     atomic.Bool  // no further request is read: the listener has gone
 	// waits counts what the connection waits for that is not the peer's doing:
 	// such a connection is not idle.
 	waits atomic.Int32
@@ -114,7 +115,7 @@ func (c *connection) serve() {
 // readRequests reads and handles requests until the connection is to end.
 func (c *connection) readRequests() error {
 	for {
-		if c.server.draining.Load() {
+		if c.server.draining.Load() || c.ending.Load() {
 			return errEnd
 		}
 		size, key, err := c.in.next()

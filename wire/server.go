@@ -499,6 +499,24 @@ func (s *Server) Drain(ctx context.Context) error {
 	return fmt.Errorf("draining connections: %w", context.Cause(ctx))
 }
 
+// End ends the connections of a listener that accepts no more: what has been read
+// is answered, for which those that wait get a second, and nothing more is read.
+func (s *Server) End(listener string) {
+	s.mu.Lock()
+	var conns []*connection
+	for c := range s.conns {
+		if c.listener.name == listener {
+			conns = append(conns, c)
+		}
+	}
+	s.mu.Unlock()
+	for _, c := range conns {
+		c.ending.Store(true)
+		c.nc.SetReadDeadline(time.Unix(1, 0))
+		time.AfterFunc(drainTaking, func() { c.cancelHandling(ErrDraining) })
+	}
+}
+
 // Close stops accepting and closes every connection at once. It returns when
 // every handler has returned; their contexts are cancelled.
 func (s *Server) Close() {

@@ -17,6 +17,7 @@ func configCases() []Case {
 		{API: kmsg.IncrementalAlterConfigs, Name: "topics", Run: alterTopics},
 		{API: kmsg.IncrementalAlterConfigs, Name: "operations nobody has", Alone: true, Run: alterOddly},
 		{API: kmsg.IncrementalAlterConfigs, Name: "broker", Alone: true, Run: alterBroker},
+		{API: kmsg.IncrementalAlterConfigs, Name: "listeners", Alone: true, Run: alterListeners},
 		{API: kmsg.IncrementalAlterConfigs, Name: "groups and metrics", Run: alterGroups},
 		{API: kmsg.IncrementalAlterConfigs, Name: "loggers", Alone: true, Run: alterLoggers},
 		{API: kmsg.IncrementalAlterConfigs, Name: "refused", Run: alterRefused},
@@ -304,6 +305,39 @@ func alterBroker(s *Side) {
 	ask("", "log.retention.ms", "max.connections", "no.such")
 	ask("", "log.retention.ms")
 	show("log.retention.ms", "num.io.threads", "no.such", "max.connections", "log.cleanup.policy", "max.connections.per.ip.overrides")
+}
+
+// alterListeners only has changes validated, but for one listener that comes and
+// goes: the others are those of the servers.
+func alterListeners(s *Side) {
+	resp, ok := s.Do(4, describing(ofBroker, "1", "listeners")).Response.(*kmsg.DescribeConfigsResponse)
+	if !ok || len(resp.Resources[0].Configs) != 1 || resp.Resources[0].Configs[0].Value == nil {
+		s.Fail("no listeners")
+		return
+	}
+	own := *resp.Resources[0].Configs[0].Value
+	const protocols = "listener.security.protocol.map="
+	check := func(what string, changes ...string) {
+		req := altering(ofBroker, "1", changes...)
+		req.ValidateOnly = true
+		s.Ask(what, req)
+	}
+	check("one more without a protocol", "listeners="+own+",EXTRA://127.0.0.1:0")
+	check("one more with a protocol", "listeners="+own+",EXTRA://127.0.0.1:0", protocols+"PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,EXTRA:PLAINTEXT")
+	check("none", "listeners=")
+	check("nonsense", "listeners=nonsense")
+	check("without a port", "listeners="+own+",EXTRA://127.0.0.1", protocols+"PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,EXTRA:PLAINTEXT")
+	check("a name twice", "listeners="+own+",PLAINTEXT://127.0.0.1:1")
+	check("without the one between brokers", "listeners=EXTRA://127.0.0.1:1", protocols+"PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,EXTRA:PLAINTEXT")
+	check("a map that lacks one", protocols+"EXTRA:PLAINTEXT,CONTROLLER:PLAINTEXT")
+	check("a map with another protocol", protocols+"PLAINTEXT:NOTHING,CONTROLLER:PLAINTEXT")
+	check("an empty map", protocols)
+	check("the same", "listeners="+own)
+	check("as it is by itself", "listeners", "listener.security.protocol.map")
+	check("advertised", "advertised.listeners=PLAINTEXT://x:1")
+	s.alter(ofBroker, "1", "listeners="+own+",EXTRA://127.0.0.1:0", protocols+"PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,EXTRA:PLAINTEXT")
+	check("less of the map", protocols+"PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT")
+	s.alter(ofBroker, "1", "listeners", "listener.security.protocol.map")
 }
 
 func alterGroups(s *Side) {

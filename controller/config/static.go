@@ -114,9 +114,6 @@ func (k *Key) withoutEffect() string {
 // nothing; "" where it does what Kafka documents.
 func WithoutEffect(s Scope, name string) string {
 	if k, ok := Find(s, name); ok {
-		if s == BrokerScope && (name == "listeners" || name == "listener.security.protocol.map") {
-			return "has no effect: listeners are those of the start"
-		}
 		return k.withoutEffect()
 	}
 	if s == BrokerScope {
