@@ -110,6 +110,8 @@ type member struct {
 	last     uint64 // index of the last entry proposed
 	inflight []proposal
 	waiting  []ask
+	contacts map[uint64]contact // by peer
+	heard    []uint64           // peers that answered since the last turn
 
 	admissions []*admission
 	changing   uint64 // index of the last change of the group that was proposed here
@@ -186,6 +188,9 @@ func (m *member) step(msg *pb.Message) {
 		return // for another incarnation of this node
 	}
 	_ = m.node.Step(msg)
+	if t := msg.GetType(); t == pb.MsgAppResp || t == pb.MsgHeartbeatResp {
+		m.hearFrom(msg.GetFrom())
+	}
 }
 
 func (m *member) tick() { m.node.Tick() }
@@ -216,6 +221,7 @@ func (m *member) deadline() time.Time {
 // turn works everything off, syncs once if anything must be durable, and gives
 // what may be let out now.
 func (m *member) turn(now time.Time) (output, error) {
+	m.note(now)
 	for {
 		for m.node.HasReady() {
 			if err := m.handle(m.node.Ready(), now); err != nil {
@@ -396,6 +402,7 @@ func (m *member) begin(term uint64, now time.Time) {
 	}
 	m.decider = state.New(state.Options{NodeID: NodeOf(m.id), Static: m.o.static}, m.committed, now)
 	m.deciding, m.last, m.inflight, m.changing = term, m.applied, nil, 0
+	m.contacts, m.heard = map[uint64]contact{}, nil
 }
 
 // decide decides what waits and proposes it as one entry. It says whether it
@@ -417,6 +424,11 @@ func (m *member) decide(now time.Time) bool {
 	var parked []settled
 	for len(m.waiting) > 0 {
 		a := m.waiting[0]
+		if req, ok := a.body.(*kmsg.DescribeQuorumRequest); ok {
+			m.waiting = m.waiting[1:]
+			m.out.answers = append(m.out.answers, settled{to: a.done, answer: answer{resp: m.quorum(req, now), offset: int64(m.applied)}})
+			continue
+		}
 		out := d.Decide(now, &state.Request{Body: a.body, Principal: a.principal, Seed: m.o.seed()})
 		if out.Again {
 			break

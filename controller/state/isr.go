@@ -65,8 +65,16 @@ func (d *Decider) alterISR(req *kmsg.AlterPartitionRequest, t *image.Topic, aske
 		r.LeaderRecoveryState = asked.LeaderRecoveryState
 	}
 	if r.Isr != nil || r.LeaderRecoveryState >= 0 {
-		d.write(r)
+		d.write(d.finish(p, r, nobody))
 		p = d.working.TopicByID(t.ID).Partition(asked.Partition)
+	}
+	if p.Leader != req.BrokerID {
+		// The change ended a reassignment, and this leader with it.
+		out.ErrorCode = kerr.NewLeaderElected.Code
+		if req.Version < 2 {
+			out.ErrorCode = kerr.FencedLeaderEpoch.Code
+		}
+		return
 	}
 	out.LeaderID, out.LeaderEpoch, out.ISR = p.Leader, p.LeaderEpoch, p.ISR
 	out.LeaderRecoveryState, out.PartitionEpoch = p.LeaderRecoveryState, p.PartitionEpoch

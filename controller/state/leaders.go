@@ -76,7 +76,7 @@ func (d *Decider) leave(t *image.Topic, p *image.Partition, gone int32) *records
 	if r.Isr == nil && r.Leader == image.LeaderUnchanged {
 		return nil
 	}
-	return r
+	return d.finish(p, r, gone)
 }
 
 // renew ends what a broker holds under an old broker epoch. Another in-sync
@@ -109,7 +109,7 @@ func (d *Decider) renew(t *image.Topic, p *image.Partition, id int32) *records.P
 	if r.Isr == nil && r.Leader == image.LeaderUnchanged {
 		return nil
 	}
-	return r
+	return d.finish(p, r, id)
 }
 
 // arrive gives a partition without a live leader one, now that a broker lives.
@@ -126,7 +126,7 @@ func (d *Decider) arrive(t *image.Topic, p *image.Partition, id int32) *records.
 		r.Isr, r.LeaderRecoveryState = []int32{leader}, 1
 	}
 	r.Leader = leader
-	return r
+	return d.finish(p, r, nobody)
 }
 
 func changeOf(t *image.Topic, p *image.Partition) *records.PartitionChangeRecord {

@@ -153,6 +153,14 @@ func (d *Decider) Decide(now time.Time, r *Request) Outcome {
 		return Outcome{Response: d.incrementalAlterConfigs(req)}
 	case *kmsg.AlterConfigsRequest:
 		return Outcome{Response: d.alterConfigs(req)}
+	case *kmsg.ElectLeadersRequest:
+		return Outcome{Response: d.electLeaders(req)}
+	case *kmsg.AlterPartitionAssignmentsRequest:
+		return Outcome{Response: d.alterReassignments(req)}
+	case *kmsg.ListPartitionReassignmentsRequest:
+		return Outcome{Response: d.listReassignments(req)}
+	case *kmsg.UpdateFeaturesRequest:
+		return Outcome{Response: d.updateFeatures(req)}
 	case *kmsg.AllocateProducerIDsRequest:
 		return Outcome{Response: d.allocateProducerIDs(req)}
 	case *kmsg.BrokerRegistrationRequest:
@@ -167,15 +175,11 @@ func (d *Decider) Decide(now time.Time, r *Request) Outcome {
 	return Outcome{Unsupported: true}
 }
 
-// metadataVersion is the level of metadata.version that Kafka 4.4 formats with
-// (4.4-IV2). The other features stay at 0 until their code is there.
-const metadataVersion = 33
-
 // Found writes a new cluster's first records.
 func (d *Decider) Found(clusterID string, nodes []image.Node) {
 	d.apply(&image.Entry{
 		ClusterID: clusterID, Nodes: nodes,
-		Records: []records.Metadata{&records.FeatureLevelRecord{Name: "metadata.version", FeatureLevel: metadataVersion}},
+		Records: []records.Metadata{&records.FeatureLevelRecord{Name: metadataVersion, FeatureLevel: foundingLevel}},
 	})
 }
 

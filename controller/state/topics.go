@@ -391,10 +391,10 @@ func (d *Decider) assignByHand(t *kmsg.CreateTopicsRequestTopic) ([]assignment, 
 	return out, nil
 }
 
-// byHand checks a replica list that a client chose. A factor of 0 is any.
-func (d *Decider) byHand(replicas []int32, factor int, partition int32) (assignment, *failure) {
-	refuse := func(format string, args ...any) (assignment, *failure) {
-		return assignment{}, fail(kerr.InvalidReplicaAssignment, "The manual partition assignment includes "+fmt.Sprintf(format, args...))
+// checkReplicas checks a replica list that a client chose. A factor of 0 is any.
+func (d *Decider) checkReplicas(replicas []int32, factor int) *failure {
+	refuse := func(format string, args ...any) *failure {
+		return fail(kerr.InvalidReplicaAssignment, "The manual partition assignment includes "+fmt.Sprintf(format, args...))
 	}
 	if len(replicas) == 0 {
 		return refuse("an empty replica list.")
@@ -410,6 +410,14 @@ func (d *Decider) byHand(replicas []int32, factor int, partition int32) (assignm
 	}
 	if factor != 0 && len(replicas) != factor {
 		return refuse("a partition with %d replica(s), but this is not consistent with previous partitions, which have %d replica(s).", len(replicas), factor)
+	}
+	return nil
+}
+
+// byHand is a new partition on replicas that a client chose.
+func (d *Decider) byHand(replicas []int32, factor int, partition int32) (assignment, *failure) {
+	if f := d.checkReplicas(replicas, factor); f != nil {
+		return assignment{}, f
 	}
 	a := d.located(slices.Clone(replicas))
 	if len(a.isr) == 0 {
