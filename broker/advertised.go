@@ -33,7 +33,7 @@ func (b *Broker) endpointFor(conn *wire.Conn, node *image.Broker) (endpoint, boo
 		if e.Host != "" {
 			return endpoint{e.Host, int32(e.Port)}, true
 		}
-		return b.reached(conn, int32(e.Port)), true
+		return b.reached(conn, e.Name, int32(e.Port)), true
 	}
 	return endpoint{}, false
 }
@@ -46,10 +46,11 @@ type Outside struct {
 	Ports    map[string]int // by listener, where another port is published than the listener's own
 }
 
-// reached is the endpoint that a client's connection has already come to.
-func (b *Broker) reached(conn *wire.Conn, port int32) endpoint {
+// reached is a listener of the address that a client's connection has already come
+// to.
+func (b *Broker) reached(conn *wire.Conn, listener string, port int32) endpoint {
 	if slices.Contains(b.outside.Gateways, conn.Remote.Addr().Unmap().WithZone("")) {
-		if published, ok := b.outside.Ports[conn.Listener]; ok {
+		if published, ok := b.outside.Ports[listener]; ok {
 			port = int32(published)
 		}
 		return endpoint{"localhost", port}

@@ -64,10 +64,10 @@ func (b *Broker) apiVersions(c *call) wire.Reply {
 		}
 	}
 	for _, f := range b.features {
-		if c.Version <= 3 && f.min == 0 {
+		if c.Version <= 3 && f.Min == 0 {
 			continue
 		}
-		resp.SupportedFeatures = append(resp.SupportedFeatures, kmsg.ApiVersionsResponseSupportedFeature{Name: f.name, MinVersion: f.min, MaxVersion: f.max})
+		resp.SupportedFeatures = append(resp.SupportedFeatures, kmsg.ApiVersionsResponseSupportedFeature{Name: f.Name, MinVersion: f.Min, MaxVersion: f.Max})
 	}
 	for _, f := range c.image.Features() {
 		if f.Level > 0 {

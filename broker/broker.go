@@ -89,7 +89,7 @@ type Broker struct {
 	authorizer auth.Authorizer
 	nodeID     int32
 	outside    Outside
-	features   []featureRange
+	features   []image.FeatureRange
 	seen       *observation // nil while no metrics are served
 	listen     func(ctx context.Context, address string) (net.Listener, error)
 	refused    *zap.Logger // at most one line a second of each kind
@@ -124,12 +124,6 @@ type Broker struct {
 	serving  bool // the start is over; start's and stop's own
 	failed   chan error
 	failOnce sync.Once
-}
-
-// featureRange is a feature this broker supports. What is not built has none.
-type featureRange struct {
-	name     string
-	min, max int16
 }
 
 // applied is the image that this broker stands for.

@@ -18,13 +18,10 @@ import (
 	"millrace/controller"
 	"millrace/controller/image"
 	"millrace/controller/raftlog"
+	"millrace/controller/state"
 	"millrace/storage"
 	"millrace/storage/disk"
 )
-
-// metadataVersion is the range of metadata.version this broker stands for
-// (Kafka 3.3-IV3 to 4.4-IV2). Other features appear here when they are built.
-var builtFeatures = []featureRange{{"metadata.version", 7, 33}}
 
 // waitForReplication is how long a stopping broker lets acks=all wait.
 const waitForReplication = 5 * time.Second
@@ -95,7 +92,7 @@ func start(ctx context.Context, o Options) (b *Broker, err error) {
 }
 
 func newBroker(o Options) *Broker {
-	b := &Broker{config: o.Config, log: o.Logger, now: o.Now, authorizer: o.Authorizer, nodeID: o.Config.NodeID(), outside: o.Outside, features: builtFeatures, failed: make(chan error, 1)}
+	b := &Broker{config: o.Config, log: o.Logger, now: o.Now, authorizer: o.Authorizer, nodeID: o.Config.NodeID(), outside: o.Outside, features: state.SupportedFeatures(), failed: make(chan error, 1)}
 	if b.log == nil {
 		b.log = zap.NewNop()
 	}

@@ -254,12 +254,25 @@ func (b *Broker) controllerEndpoint(conn *wire.Conn) (endpoint, bool) {
 		if l.name != conn.Listener {
 			continue
 		}
-		if host := l.told(); host != "" {
-			return endpoint{host, int32(l.port)}, true
-		}
-		return b.reached(conn, int32(l.port)), true
+		return b.listenerEndpoint(l, conn), true
 	}
 	return endpoint{}, false
+}
+
+// listenerEndpoint is how the client behind a connection reaches a listener of
+// this node: as it is advertised, as it is configured, or as it was reached.
+func (b *Broker) listenerEndpoint(l *listener, conn *wire.Conn) endpoint {
+	if l.advertised != nil {
+		port := l.advertised.Port
+		if port == 0 {
+			port = l.port
+		}
+		return endpoint{l.advertised.Host, int32(port)}
+	}
+	if host := l.told(); host != "" {
+		return endpoint{host, int32(l.port)}
+	}
+	return b.reached(conn, l.name, int32(l.port))
 }
 
 func listenTCP(ctx context.Context, address string) (net.Listener, error) {

@@ -28,7 +28,7 @@ func (b *Broker) register(ctx context.Context) error {
 	}
 	for _, f := range b.features {
 		bf := kmsg.NewBrokerRegistrationRequestFeature()
-		bf.Name, bf.MinSupportedVersion, bf.MaxSupportedVersion = f.name, f.min, f.max
+		bf.Name, bf.MinSupportedVersion, bf.MaxSupportedVersion = f.Name, f.Min, f.Max
 		req.Features = append(req.Features, bf)
 	}
 	got, err := b.change(ctx, "", req, startTimeout)
