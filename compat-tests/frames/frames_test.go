@@ -34,7 +34,7 @@ var properties = map[string]string{
 
 // peers are the servers of a run.
 type peers struct {
-	ours, newest, oldest         string
+	ours, newest, oldest         Address
 	weHave, newestHas, oldestHas map[int16][2]int16
 	run                          string // makes names differ from those of an earlier run on the same servers
 	mu                           sync.Mutex
@@ -122,13 +122,19 @@ func (p *peers) versions(c *Case) (from, to int16) {
 // everyAPI holds the cases to it: no API and version that Millrace serves is
 // without a case.
 func (p *peers) everyAPI(t *testing.T) {
-	for key, has := range p.weHave {
-		for v := has[0]; v <= has[1]; v++ {
-			if !slices.ContainsFunc(Cases(), func(c Case) bool {
-				from, to := p.versions(&c)
-				return int16(c.API) == key && v >= from && v <= to
-			}) {
-				t.Errorf("no case for %s v%d", kmsg.NameForKey(key), v)
+	for _, controller := range []bool{false, true} {
+		all := p.weHave
+		if controller {
+			all = serves(t, p.ours.Controller)
+		}
+		for key, has := range all {
+			for v := has[0]; v <= has[1]; v++ {
+				if !slices.ContainsFunc(Cases(), func(c Case) bool {
+					from, to := p.versions(&c)
+					return int16(c.API) == key && c.Controller == controller && v >= from && v <= to
+				}) {
+					t.Errorf("no case for %s v%d, controller listener %v", kmsg.NameForKey(key), v, controller)
+				}
 			}
 		}
 	}
@@ -218,13 +224,13 @@ func start(t *testing.T) *peers {
 		// With eligible leader replicas on, Kafka shows min.insync.replicas of
 		// every topic as set by the cluster.
 		features []string
-		into     *string
+		into     *Address
 	}{
 		{kafka.Newest, "MILLRACE_FRAMES_KAFKA", []string{"eligible.leader.replicas.version=0"}, &p.newest},
 		{kafka.Oldest, "MILLRACE_FRAMES_KAFKA_OLD", nil, &p.oldest},
 	} {
 		if addr := os.Getenv(s.variable); addr != "" {
-			*s.into = addr
+			s.into.Broker = addr
 			servers <- nil
 			continue
 		}
@@ -232,11 +238,12 @@ func start(t *testing.T) *peers {
 			k, err := kafka.Start(context.Background(), kafka.Options{Version: s.version, Properties: properties, Features: s.features})
 			if err == nil {
 				t.Cleanup(k.Stop)
-				*s.into = k.Bootstrap
+				s.into.Broker = k.Bootstrap
 			}
 			servers <- err
 		}()
 	}
+	overrides = append(overrides, "listeners=PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0", "controller.listener.names=CONTROLLER")
 	b, err := launch.Start(launch.Options{Dir: filepath.Join(t.TempDir(), "data"), Overrides: overrides})
 	if err != nil {
 		t.Fatal(err)
@@ -246,18 +253,23 @@ func start(t *testing.T) *peers {
 			t.Errorf("stopping Millrace: %v", err)
 		}
 	})
-	p.ours = b.Bootstrap
+	p.ours.Broker = b.Bootstrap
 	for range 2 {
 		if err := <-servers; err != nil {
 			t.Fatal(err)
 		}
 	}
-	p.weHave, p.newestHas, p.oldestHas = serves(t, p.ours), serves(t, p.newest), serves(t, p.oldest)
-	for _, addr := range []string{p.ours, p.newest, p.oldest} {
-		if err := WarmUp(addr); err != nil {
+	for _, at := range []*Address{&p.ours, &p.newest, &p.oldest} {
+		found, err := Find(at.Broker)
+		if err != nil {
+			t.Fatal(err)
+		}
+		*at = found
+		if err := WarmUp(at.Broker); err != nil {
 			t.Fatal(err)
 		}
 	}
+	p.weHave, p.newestHas, p.oldestHas = serves(t, p.ours.Broker), serves(t, p.newest.Broker), serves(t, p.oldest.Broker)
 	return p
 }
 
@@ -277,6 +289,8 @@ func serves(t *testing.T, addr string) map[int16][2]int16 {
 		out[k.ApiKey] = [2]int16{k.MinVersion, k.MaxVersion}
 	}
 	// Produce is told from 0 but served from 3 (KAFKA-18659).
-	out[int16(kmsg.Produce)] = [2]int16{max(3, out[int16(kmsg.Produce)][0]), out[int16(kmsg.Produce)][1]}
+	if _, broker := out[int16(kmsg.Produce)]; broker {
+		out[int16(kmsg.Produce)] = [2]int16{max(3, out[int16(kmsg.Produce)][0]), out[int16(kmsg.Produce)][1]}
+	}
 	return out
 }

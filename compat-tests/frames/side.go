@@ -19,6 +19,9 @@ type Case struct {
 	Below int16
 	// Alone: it changes what other cases see, and runs beside none.
 	Alone bool
+	// Controller: what is compared is asked on the controller listener; what only
+	// prepares, on the broker's.
+	Controller bool
 	// Run asks. It is run once for each server; what it asked with Ask is
 	// compared in order.
 	Run func(s *Side)
@@ -31,15 +34,40 @@ type Side struct {
 	// Prefix makes names unique: one run of a case in one version.
 	Prefix string
 	Addr   string
+	// Controller is the address of the controller listener where that is asked.
+	Controller string
 	// ClientID is who asks; "" is "frame".
 	ClientID string
 	// Patience is how long an answer may take; 0: 10 s.
 	Patience time.Duration
 
 	ids     map[string][16]byte // of topics
-	conn    *frame.Conn
+	conn    *frame.Conn         // to the broker listener
+	other   *frame.Conn         // to the controller listener
 	answers []Answer
 	err     error
+}
+
+// Address is where a server listens.
+type Address struct{ Broker, Controller string }
+
+// Find asks a broker where the active controller listens.
+func Find(broker string) (Address, error) {
+	c, err := frame.Dial(broker)
+	if err != nil {
+		return Address{}, err
+	}
+	defer c.Close()
+	req := kmsg.NewPtrDescribeQuorumRequest()
+	req.Version = 2
+	req.Topics = []kmsg.DescribeQuorumRequestTopic{{Topic: "__cluster_metadata", Partitions: []kmsg.DescribeQuorumRequestTopicPartition{{}}}}
+	o := c.Ask(req)
+	got, ok := o.Response.(*kmsg.DescribeQuorumResponse)
+	if !ok || len(got.Nodes) != 1 || len(got.Nodes[0].Listeners) != 1 {
+		return Address{}, fmt.Errorf("%s does not tell its one controller listener: %v", broker, o)
+	}
+	l := got.Nodes[0].Listeners[0]
+	return Address{Broker: broker, Controller: fmt.Sprintf("%s:%d", l.Host, l.Port)}, nil
 }
 
 // Answer is one compared answer.
@@ -68,7 +96,7 @@ func (s *Side) AskIn(version int16, what string, req kmsg.Request) frame.Outcome
 }
 
 func (s *Side) record(what string, req kmsg.Request) frame.Outcome {
-	o := s.send(req)
+	o := s.ask(req)
 	s.answers = append(s.answers, Answer{What: told(what, req), Outcome: o})
 	return o
 }
@@ -77,7 +105,7 @@ func (s *Side) record(what string, req kmsg.Request) frame.Outcome {
 // takes that out before the comparison.
 func (s *Side) AskFor(what string, req kmsg.Request, keep func(kmsg.Response)) frame.Outcome {
 	req.SetVersion(s.Version)
-	o := s.send(req)
+	o := s.ask(req)
 	if o.Response != nil {
 		keep(o.Response)
 	}
@@ -91,7 +119,7 @@ func (s *Side) AskNothing(what string, req kmsg.Request) frame.Outcome {
 	req.SetVersion(s.Version)
 	probe := kmsg.NewPtrApiVersionsRequest()
 	kind := probe.ResponseKind()
-	o := s.deliver(func(c *frame.Conn) frame.Outcome {
+	o := s.asked(func(c *frame.Conn) frame.Outcome {
 		if err := c.Push(c.Encode(req)); err != nil {
 			return frame.Outcome{Closed: true}
 		}
@@ -130,44 +158,70 @@ func (s *Side) send(req kmsg.Request) frame.Outcome {
 	return s.deliver(func(c *frame.Conn) frame.Outcome { return c.Send(c.Encode(req), kind) })
 }
 
+// ask is send on the listener under test.
+func (s *Side) ask(req kmsg.Request) frame.Outcome {
+	kind := req.ResponseKind()
+	kind.SetVersion(req.GetVersion())
+	return s.asked(func(c *frame.Conn) frame.Outcome { return c.Send(c.Encode(req), kind) })
+}
+
 // Bytes sends a frame's bytes as they are and records how the server reacts.
 func (s *Side) Bytes(what string, raw []byte, kind kmsg.Response) frame.Outcome {
-	o := s.deliver(func(c *frame.Conn) frame.Outcome { return c.Send(raw, kind) })
+	o := s.asked(func(c *frame.Conn) frame.Outcome { return c.Send(raw, kind) })
 	s.answers = append(s.answers, Answer{What: what, Outcome: o})
 	return o
 }
 
-// deliver uses the side's one connection, a new one after it was closed.
+// deliver uses the side's one connection to the broker listener.
 func (s *Side) deliver(f func(*frame.Conn) frame.Outcome) frame.Outcome {
-	if s.conn == nil {
-		c, err := frame.Dial(s.Addr)
+	return s.over(&s.conn, s.Addr, f)
+}
+
+// asked uses its one connection to the listener under test.
+func (s *Side) asked(f func(*frame.Conn) frame.Outcome) frame.Outcome {
+	if s.Controller != "" {
+		return s.over(&s.other, s.Controller, f)
+	}
+	return s.deliver(f)
+}
+
+// over uses a connection, a new one after it was closed.
+func (s *Side) over(conn **frame.Conn, addr string, f func(*frame.Conn) frame.Outcome) frame.Outcome {
+	if *conn == nil {
+		c, err := frame.Dial(addr)
 		if err != nil {
 			s.err = err
 			return frame.Outcome{Closed: true}
 		}
-		s.conn = c
+		*conn = c
 	}
-	s.conn.ClientID, s.conn.Patience = "frame", s.Patience
+	c := *conn
+	c.ClientID, c.Patience = "frame", s.Patience
 	if s.ClientID != "" {
-		s.conn.ClientID = s.ClientID
+		c.ClientID = s.ClientID
 	}
-	o := f(s.conn)
+	o := f(c)
 	if o.Closed || o.Silent || o.Bad != "" {
-		s.conn.Close()
-		s.conn = nil
+		c.Close()
+		*conn = nil
 	}
 	return o
 }
 
 func (s *Side) close() {
-	if s.conn != nil {
-		s.conn.Close()
+	for _, c := range []*frame.Conn{s.conn, s.other} {
+		if c != nil {
+			c.Close()
+		}
 	}
 }
 
 // Play runs a case on one server.
-func (c *Case) Play(addr string, version int16, prefix string) ([]Answer, error) {
-	s := &Side{Version: version, Prefix: prefix, Addr: addr}
+func (c *Case) Play(addr Address, version int16, prefix string) ([]Answer, error) {
+	s := &Side{Version: version, Prefix: prefix, Addr: addr.Broker}
+	if c.Controller {
+		s.Controller = addr.Controller
+	}
 	defer s.close()
 	c.Run(s)
 	return s.answers, s.err

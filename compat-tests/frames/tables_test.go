@@ -17,16 +17,14 @@ import (
 // what is not built is not advertised.
 var unbuilt = map[kmsg.Key]string{
 	kmsg.SASLHandshake: "security", kmsg.SASLAuthenticate: "security",
-	kmsg.DescribeACLs: "security", kmsg.CreateACLs: "security", kmsg.DeleteACLs: "security",
 	kmsg.CreateDelegationToken: "security", kmsg.RenewDelegationToken: "security", kmsg.ExpireDelegationToken: "security", kmsg.DescribeDelegationToken: "security",
 	kmsg.DescribeUserSCRAMCredentials: "security", kmsg.AlterUserSCRAMCredentials: "security",
 	kmsg.AddPartitionsToTxn: "transactions", kmsg.AddOffsetsToTxn: "transactions", kmsg.EndTxn: "transactions", kmsg.WriteTxnMarkers: "transactions",
 	kmsg.TxnOffsetCommit: "transactions", kmsg.DescribeTransactions: "transactions", kmsg.ListTransactions: "transactions",
-	kmsg.AlterReplicaLogDirs: "administration",
-	kmsg.ElectLeaders:        "administration", kmsg.AlterPartitionAssignments: "administration",
-	kmsg.ListPartitionReassignments: "administration", kmsg.DescribeClientQuotas: "quotas", kmsg.AlterClientQuotas: "quotas",
-	kmsg.DescribeQuorum: "administration", kmsg.UpdateFeatures: "administration", kmsg.UnregisterBroker: "administration",
-	kmsg.AddRaftVoter: "administration", kmsg.RemoveRaftVoter: "administration", 94: "administration",
+	kmsg.AlterReplicaLogDirs:  "administration",
+	kmsg.DescribeClientQuotas: "quotas", kmsg.AlterClientQuotas: "quotas",
+
+	kmsg.AddRaftVoter: "the cluster", kmsg.RemoveRaftVoter: "the cluster", 94: "the cluster",
 	kmsg.ConsumerGroupHeartbeat: "the next-generation group protocol", kmsg.ConsumerGroupDescribe: "the next-generation group protocol",
 	kmsg.ShareGroupHeartbeat: "share groups", kmsg.ShareGroupDescribe: "share groups", kmsg.ShareFetch: "share groups", kmsg.ShareAcknowledge: "share groups",
 	kmsg.InitializeShareGroupState: "share groups", kmsg.ReadShareGroupState: "share groups", kmsg.WriteShareGroupState: "share groups",
@@ -61,10 +59,27 @@ func tables(t *testing.T, addr string, version int16) *kmsg.ApiVersionsResponse 
 	return resp
 }
 
+// unbuiltThere are the APIs that Kafka serves on the controller listener alone.
+var unbuiltThere = map[kmsg.Key]string{
+	kmsg.Fetch: "raft's own messages", kmsg.Vote: "raft's own messages", kmsg.BeginQuorumEpoch: "raft's own messages", kmsg.EndQuorumEpoch: "raft's own messages",
+	kmsg.FetchSnapshot: "raft's own messages", kmsg.UpdateRaftVoter: "raft's own messages",
+	kmsg.AlterPartition: "the cluster", kmsg.Envelope: "the cluster", kmsg.BrokerRegistration: "the cluster", kmsg.BrokerHeartbeat: "the cluster",
+	kmsg.AllocateProducerIDs: "the cluster", kmsg.ControllerRegistration: "the cluster", kmsg.AssignReplicasToDirs: "the cluster",
+}
+
 // checkVersions compares the table of versions: each key from the lowest version
 // that 3.9 told to the highest that 4.4 tells, and no key that Kafka does not
 // have.
 func (p *peers) checkVersions(t *testing.T) {
+	t.Run("broker", func(t *testing.T) { compareVersions(t, p.ours.Broker, p.newest.Broker, p.oldest.Broker, unbuilt) })
+	there := maps.Clone(unbuilt)
+	maps.Copy(there, unbuiltThere)
+	t.Run("controller", func(t *testing.T) {
+		compareVersions(t, p.ours.Controller, p.newest.Controller, p.oldest.Controller, there)
+	})
+}
+
+func compareVersions(t *testing.T, ourAddr, newestAddr, oldestAddr string, unbuilt map[kmsg.Key]string) {
 	ranges := func(addr string) map[kmsg.Key][2]int16 {
 		m := map[kmsg.Key][2]int16{}
 		for _, k := range tables(t, addr, 0).ApiKeys {
@@ -72,7 +87,7 @@ func (p *peers) checkVersions(t *testing.T) {
 		}
 		return m
 	}
-	ours, newest, oldest := ranges(p.ours), ranges(p.newest), ranges(p.oldest)
+	ours, newest, oldest := ranges(ourAddr), ranges(newestAddr), ranges(oldestAddr)
 	for _, key := range slices.Sorted(maps.Keys(newest)) {
 		name := kmsg.NameForKey(int16(key))
 		want := newest[key]
@@ -116,9 +131,15 @@ func (p *peers) checkFeatures(t *testing.T) {
 			slices.Sort(finalized)
 			return supported, finalized
 		}
-		oursSupported, oursFinal := list(p.ours)
-		theirSupported, theirFinal := list(p.newest)
+		oursSupported, oursFinal := list(p.ours.Broker)
+		theirSupported, theirFinal := list(p.newest.Broker)
+		if there, final := list(p.ours.Controller); !slices.Equal(there, oursSupported) || !slices.Equal(final, oursFinal) {
+			t.Errorf("version %d: the controller listener tells of %q and %q, the broker's of %q and %q", v, there, final, oursSupported, oursFinal)
+		}
 		for _, f := range oursSupported {
+			if f == "kraft.version 0-0" {
+				f = "kraft.version 0-1" // AddRaftVoter and its kin are not built
+			}
 			if !slices.Contains(theirSupported, f) {
 				t.Errorf("version %d: supports %q, Kafka %q", v, f, theirSupported)
 			}

@@ -33,11 +33,11 @@ func (d *Decider) electLeaders(req *kmsg.ElectLeadersRequest) kmsg.Response {
 	// Each partition is decided on what the ones before it have made: the same one
 	// may be asked for twice.
 	if req.Topics == nil {
-		var names []string
+		var all []string
 		for t := range d.working.Topics() {
-			names = append(names, t.Name)
+			all = append(all, t.Name)
 		}
-		for _, name := range names {
+		for _, name := range all {
 			out := kmsg.NewElectLeadersResponseTopic()
 			out.Topic = name
 			for i := range d.working.TopicByName(name).Partitions {
