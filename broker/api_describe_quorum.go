@@ -48,8 +48,8 @@ func (b *Broker) describeQuorum(c *call, req *kmsg.DescribeQuorumRequest) *kmsg.
 func (b *Broker) quorumNode(c *call, id int32) kmsg.DescribeQuorumResponseNode {
 	node := kmsg.DescribeQuorumResponseNode{NodeID: id}
 	if id == b.nodeID {
-		for i := range b.listeners {
-			if l := &b.listeners[i]; l.kind == onController {
+		for _, l := range b.listeners() {
+			if l.kind == onController {
 				e := b.listenerEndpoint(l, c.Conn)
 				node.Listeners = append(node.Listeners, kmsg.DescribeQuorumResponseNodeListener{Name: l.name, Host: e.host, Port: uint16(e.port)})
 			}

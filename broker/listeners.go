@@ -261,7 +261,7 @@ func (b *Broker) controllerEndpoint(conn *wire.Conn) (endpoint, bool) {
 
 // listenerEndpoint is how the client behind a connection reaches a listener of
 // this node: as it is advertised, as it is configured, or as it was reached.
-func (b *Broker) listenerEndpoint(l *listener, conn *wire.Conn) endpoint {
+func (b *Broker) listenerEndpoint(l listener, conn *wire.Conn) endpoint {
 	if l.advertised != nil {
 		port := l.advertised.Port
 		if port == 0 {
