@@ -100,6 +100,7 @@ type Broker struct {
 	publisher  publisher
 	replicas   replicas
 	coordinators
+	directories directories
 	producerIDs *producerIDs
 	sessions    *fetchSessions
 	server      *wire.Server

@@ -82,6 +82,7 @@ func start(ctx context.Context, o Options) (b *Broker, err error) {
 	}
 	b.background(b.heartbeats)
 	b.background(b.housekeep)
+	b.background(b.tellDirectories)
 	b.serve()
 	b.serving = true
 	b.phase.Store(phaseRunning)
@@ -118,6 +119,7 @@ func newBroker(o Options) *Broker {
 	b.publisher.b, b.publisher.waiters, b.publisher.warned = b, map[int64][]chan struct{}{}, map[string]bool{}
 	b.replicas.b, b.replicas.at, b.replicas.offline = b, map[replicaKey]*partition.Partition{}, map[replicaKey]error{}
 	b.coordinators.b, b.coordinators.shards, b.coordinators.epochs = b, map[int32]*coordinator.Shard{}, map[int32]int32{}
+	b.directories.untold, b.directories.wake = map[replicaKey][16]byte{}, make(chan struct{}, 1)
 	b.producerIDs = newProducerIDs(b.allotProducerIDs)
 	b.sessions = newFetchSessions(int(b.config.Int("max.incremental.fetch.session.cache.slots")))
 	rand.Read(b.incarnation[:])

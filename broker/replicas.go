@@ -162,7 +162,7 @@ func (r *replicas) assignOne(img *image.Image, t *image.Topic, p *image.Partitio
 		if p.Index == 0 && cfg.CleanupCompact && !isInternal(t.Name) {
 			r.b.log.Warn("a compacted topic is kept whole: compaction is not built yet", zap.String("topic", t.Name))
 		}
-		opened, err := r.b.openPartition(t, p, cfg)
+		opened, err := r.b.openPartition(img, t, p, cfg)
 		if err != nil {
 			r.mu.Lock()
 			r.offline[replicaKey{t.ID, p.Index}] = err
@@ -182,10 +182,14 @@ func (r *replicas) assignOne(img *image.Image, t *image.Topic, p *image.Partitio
 
 // openPartition opens a replica's log, or makes a new one, which has no files
 // before its first append.
-func (b *Broker) openPartition(t *image.Topic, p *image.Partition, tc *config.TopicConfig) (*partition.Partition, error) {
-	l, err := b.store.Log(t.Name, t.ID, p.Index, partition.LogConfig(tc))
+func (b *Broker) openPartition(img *image.Image, t *image.Topic, p *image.Partition, tc *config.TopicConfig) (*partition.Partition, error) {
+	at := b.where(img, p)
+	l, err := b.store.LogAt(at, t.Name, t.ID, p.Index, partition.LogConfig(tc))
 	if err != nil {
 		return nil, err
+	}
+	if dir := b.store.DirectoryOf(t.Name, p.Index); dir != at.Directory {
+		b.directories.chosen(replicaKey{t.ID, p.Index}, dir)
 	}
 	return partition.New(partition.Options{
 		Log: l, Topic: t.Name, ID: t.ID, Index: p.Index, Self: b.nodeID, Config: tc,

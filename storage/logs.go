@@ -17,8 +17,21 @@ import (
 // Log returns the log of a partition: the open one, the one on disk, or a new one in the directory with the fewest. A
 // new one has no files before its first append. Files of another topic that had the same name are put aside.
 func (s *Store) Log(topic string, id [16]byte, partition int32, c log.Config) (*log.Log, error) {
+	return s.LogAt(Where{New: true}, topic, id, partition, c)
+}
+
+// Where is what the metadata knows of where a log lies (KIP-858).
+type Where struct {
+	Directory [16]byte // zero: nobody has said yet
+	// New: the partition was just made, so that nothing of it can be anywhere.
+	New bool
+}
+
+// LogAt is Log for a partition that may lie in a directory that was given up: as long as one is, a log that is not found
+// is not begun anew unless it is known to be new and in no directory yet, or to belong to a directory that works.
+func (s *Store) LogAt(at Where, topic string, id [16]byte, partition int32, c log.Config) (*log.Log, error) {
 	k := partitionKey{topic: topic, partition: partition}
-	e, err := s.entry(k)
+	e, err := s.entry(k, at)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +63,7 @@ func (s *Store) Log(topic string, id [16]byte, partition int32, c log.Config) (*
 }
 
 // entry finds or makes a partition's entry and chooses its directory.
-func (s *Store) entry(k partitionKey) (*entry, error) {
+func (s *Store) entry(k partitionKey, at Where) (*entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -59,24 +72,45 @@ func (s *Store) entry(k partitionKey) (*entry, error) {
 	if e := s.logs[k]; e != nil {
 		return e, nil
 	}
-	var best *directory
-	for _, d := range s.dirs {
-		if d.found[k] {
-			best = d
-			break
-		}
-		if d.health.Offline() == nil && (best == nil || d.roomier(best)) {
-			best = d
-		}
+	dir, err := s.choose(k, at)
+	if err != nil {
+		return nil, err
 	}
-	if best == nil {
-		return nil, ErrNoDirectory
-	}
-	e := &entry{dir: best, fresh: !best.found[k]}
-	delete(best.found, k)
-	best.open++
+	e := &entry{dir: dir, fresh: !dir.found[k]}
+	delete(dir.found, k)
+	dir.open++
 	s.logs[k] = e
 	return e, nil
+}
+
+// choose says, under mu, which directory a partition's log lies in, or is to lie in.
+func (s *Store) choose(k partitionKey, at Where) (*directory, error) {
+	var best, own *directory
+	var lost error
+	for _, d := range s.dirs {
+		if d.found[k] {
+			return d, nil
+		}
+		if err := d.health.Offline(); err != nil {
+			lost = err
+			continue
+		}
+		if d.id == at.Directory {
+			own = d
+		}
+		if best == nil || d.roomier(best) {
+			best = d
+		}
+	}
+	switch {
+	case best == nil:
+		return nil, ErrNoDirectory
+	case own != nil:
+		return own, nil
+	case lost != nil && (!at.New || at.Directory != [16]byte{}):
+		return nil, fmt.Errorf("%s may lie in a directory that was given up: %w", partitionDir(k.topic, k.partition), lost)
+	}
+	return best, nil
 }
 
 // roomier says, under Store.mu, whether a new log goes to this directory rather than to another: to one that is not

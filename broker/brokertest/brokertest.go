@@ -117,17 +117,18 @@ func (n *Node) Stop() {
 // Kill ends the process: whatever it does after this moment reaches neither
 // disk nor client. What was written before stays, synced or not.
 func (n *Node) Kill() {
-	n.Disk.Kill()
 	n.lose()
+	n.Disk.Kill()
 }
 
 // PowerCut ends the machine: what was not synced is gone.
 func (n *Node) PowerCut() {
-	n.Disk.Crash(nil)
 	n.lose()
+	n.Disk.Crash(nil)
 }
 
 func (n *Node) lose() {
+	n.Disk.Halt() // what it does on its way down reaches nothing either
 	crashed := n.raft.Crash()
 	n.Net.Reset("broker", "client")
 	n.cancel()

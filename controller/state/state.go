@@ -171,6 +171,8 @@ func (d *Decider) Decide(now time.Time, r *Request) Outcome {
 		return Outcome{Response: d.unregisterBroker(req)}
 	case *kmsg.AlterPartitionRequest:
 		return Outcome{Response: d.alterPartition(req)}
+	case *kmsg.AssignReplicasToDirsRequest:
+		return Outcome{Response: d.assignReplicas(req)}
 	}
 	return Outcome{Unsupported: true}
 }

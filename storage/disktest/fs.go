@@ -159,6 +159,13 @@ func (f *FS) Done() []string {
 	return slices.Clone(f.trace)
 }
 
+// Halt ends the process at this moment: whatever it does until Crash or Kill fails and changes nothing.
+func (f *FS) Halt() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.stopped = true
+}
+
 // Crash makes the disk what it is after the power came back. Of what was not durable nothing is left if chance is nil;
 // otherwise chance decides, sector by sector. Files and locks of before are dead.
 func (f *FS) Crash(chance *rand.Rand) {

@@ -1,0 +1,169 @@
+package brokertest
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"millrace/storage"
+)
+
+var threeDirs = map[string]string{"log.dirs": "/a,/b,/c", "num.partitions": "1"}
+
+// perDir counts the partitions in each directory.
+func perDir(s map[string]int64) map[string]int {
+	out := map[string]int{}
+	for k := range s {
+		dir, _, _ := strings.Cut(k, " ")
+		out[dir]++
+	}
+	return out
+}
+
+// writeEach writes one record to every partition of a topic.
+func writeEach(t *testing.T, n *Node, topic string, partitions int32) {
+	t.Helper()
+	c := n.Client(kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	for p := range partitions {
+		if err := c.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Partition: p, Value: []byte("v")}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestPartitionsSpreadOverDirectories(t *testing.T) {
+	for name, end := range restarts {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, threeDirs, func(t *testing.T, n *Node) {
+				c := n.Client()
+				makeTopic(t, n, c, "t", 6)
+				makeTopic(t, n, c, "u", 3)
+				before := sizes(t, n, c)
+				if got := perDir(before); len(got) != 3 || got["/a"] != 3 || got["/b"] != 3 || got["/c"] != 3 {
+					t.Fatalf("partitions per directory: %v", got)
+				}
+				writeEach(t, n, "t", 6)
+				written := sizes(t, n, c)
+				end(n)
+				n.Start()
+				c = n.Client()
+				if again := sizes(t, n, c); !maps.Equal(again, written) {
+					t.Errorf("before %v\nafter %v", written, again)
+				}
+				if got := perDir(sizes(t, n, c, "u")); got["/a"]+got["/b"]+got["/c"] != 3 {
+					t.Errorf("partitions of u per directory: %v", got)
+				}
+				for _, dir := range []string{"/a", "/b", "/c"} {
+					if meta := string(n.Disk.Bytes(dir + "/meta.properties")); !strings.Contains(meta, "cluster.id="+n.Info.ClusterID) {
+						t.Errorf("%s is marked %q", dir, meta)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestLostDirectory: partitions of a directory that fails at a start are
+// offline. They are not begun anew elsewhere, whether they were written to or
+// not, and come back with their directory.
+func TestLostDirectory(t *testing.T) {
+	bubble(t, threeDirs, func(t *testing.T, n *Node) {
+		c := n.Client()
+		makeTopic(t, n, c, "t", 6)
+		makeTopic(t, n, c, "unwritten", 3)
+		writeEach(t, n, "t", 6)
+		whole := sizes(t, n, c)
+		time.Sleep(time.Second) // the controller hears where they are
+		n.Stop()
+		broken := errors.New("input/output error")
+		n.Disk.Refuse(func(op, name string) error {
+			if strings.HasPrefix(name, "/b") {
+				return broken
+			}
+			return nil
+		})
+		n.Start()
+		c = n.Client()
+		left := maps.Clone(whole)
+		maps.DeleteFunc(left, func(k string, _ int64) bool { return strings.HasPrefix(k, "/b ") })
+		left["/b "+kerr.KafkaStorageError.Error()] = -1
+		if got := sizes(t, n, c); !maps.Equal(got, left) {
+			t.Errorf("with /b gone: %v\nwant %v", got, left)
+		}
+		offline := 0
+		ends, err := kadm.NewClient(c).ListEndOffsets(t.Context(), "t", "unwritten")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ends.Each(func(o kadm.ListedOffset) {
+			if errors.Is(o.Err, kerr.KafkaStorageError) {
+				offline++
+			} else if want := map[string]int64{"t": 1}[o.Topic]; o.Err != nil || o.Offset != want {
+				t.Errorf("%s-%d ends at %d: %v", o.Topic, o.Partition, o.Offset, o.Err)
+			}
+		})
+		if offline != 3 {
+			t.Errorf("%d partitions are offline, 3 lay in /b", offline)
+		}
+		// What is new goes to those that are left.
+		makeTopic(t, n, c, "new", 4)
+		if got := perDir(sizes(t, n, c, "new")); got["/a"]+got["/c"] != 4 {
+			t.Errorf("new partitions per directory: %v", got)
+		}
+		n.Stop()
+		n.Disk.Refuse(nil)
+		n.Start()
+		c = n.Client()
+		got := sizes(t, n, c, "t", "unwritten")
+		if !maps.Equal(got, whole) {
+			t.Errorf("with /b back: %v\nwant %v", got, whole)
+		}
+	})
+}
+
+// TestDirectoriesOfOthers: a directory of another cluster or node, and a
+// partition that lies in two, end a start.
+func TestDirectoriesOfOthers(t *testing.T) {
+	for name, spoil := range map[string]func(n *Node){
+		"another cluster": func(n *Node) {
+			n.Disk.Put("/b/meta.properties", []byte(strings.Replace(string(n.Disk.Bytes("/b/meta.properties")), "cluster.id=", "cluster.id=x", 1)))
+		},
+		"another node": func(n *Node) {
+			n.Disk.Put("/b/meta.properties", []byte(strings.Replace(string(n.Disk.Bytes("/b/meta.properties")), "node.id=1", "node.id=2", 1)))
+		},
+		"one directory twice": func(n *Node) { n.Disk.Put("/b/meta.properties", n.Disk.Bytes("/a/meta.properties")) },
+		"one partition twice": func(n *Node) {
+			for _, dir := range []string{"/a", "/b", "/c"} {
+				n.Disk.Put(dir+"/t-0/partition.metadata", []byte("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ"))
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := New(t, threeDirs)
+				defer n.End()
+				n.Configure("node.id", "1")
+				n.Start()
+				makeTopic(t, n, n.Client(), "t", 3)
+				writeEach(t, n, "t", 3)
+				n.Stop()
+				kept := n.Disk.Bytes("/a/.kafka_cleanshutdown")
+				spoil(n)
+				if err := n.StartError(); !errors.Is(err, storage.ErrIdentity) {
+					t.Errorf("the start ends with %v", err)
+				}
+				if !slices.Equal(kept, n.Disk.Bytes("/a/.kafka_cleanshutdown")) {
+					t.Error("the start that was refused took the mark of a clean stop")
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,63 @@
+package state
+
+import (
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"millrace/controller/image"
+)
+
+// assignReplicas takes note of the directories that a broker has chosen for its
+// replicas (KIP-858).
+func (d *Decider) assignReplicas(req *kmsg.AssignReplicasToDirsRequest) kmsg.Response {
+	resp := req.ResponseKind().(*kmsg.AssignReplicasToDirsResponse)
+	if !d.knows(req.BrokerID, req.BrokerEpoch) {
+		resp.ErrorCode = kerr.StaleBrokerEpoch.Code
+		return resp
+	}
+	for _, rd := range req.Directories {
+		dir := kmsg.NewAssignReplicasToDirsResponseDirectory()
+		dir.ID = rd.ID
+		for _, rt := range rd.Topics {
+			topic := kmsg.NewAssignReplicasToDirsResponseDirectoryTopic()
+			topic.TopicID = rt.TopicID
+			t := d.working.TopicByID(rt.TopicID)
+			for _, rp := range rt.Partitions {
+				p := kmsg.NewAssignReplicasToDirsResponseDirectoryTopicPartition()
+				p.Partition = rp.Partition
+				if t == nil {
+					p.ErrorCode = kerr.UnknownTopicID.Code
+				} else {
+					p.ErrorCode = d.assignReplica(req.BrokerID, rd.ID, t, rp.Partition)
+				}
+				topic.Partitions = append(topic.Partitions, p)
+			}
+			dir.Topics = append(dir.Topics, topic)
+		}
+		resp.Directories = append(resp.Directories, dir)
+	}
+	return resp
+}
+
+func (d *Decider) assignReplica(broker int32, dir [16]byte, t *image.Topic, index int32) int16 {
+	p := d.working.TopicByID(t.ID).Partition(index)
+	if p == nil {
+		return kerr.UnknownTopicOrPartition.Code
+	}
+	i := slices.Index(p.Replicas, broker)
+	if i < 0 {
+		return kerr.NotLeaderForPartition.Code
+	}
+	dirs := make([][16]byte, len(p.Replicas))
+	copy(dirs, p.Directories)
+	if dirs[i] == dir {
+		return 0
+	}
+	dirs[i] = dir
+	r := changeOf(t, p)
+	r.Directories = dirs
+	d.write(r)
+	return 0
+}
