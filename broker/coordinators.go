@@ -16,6 +16,7 @@ import (
 	"millrace/broker/machine"
 	"millrace/controller/image"
 	"millrace/storage/batch"
+	"millrace/storage/codec"
 )
 
 // coordinators holds a shard for each partition of __consumer_offsets that
@@ -195,6 +196,8 @@ func (s *coordinators) imageChanged(img *image.Image, delta *image.Delta) {
 				Logger:       b.log.With(zap.Int32("coordinator", p.Index)),
 				Now:          b.now,
 				WriteTimeout: millis(b.config.Int("offsets.commit.timeout.ms")),
+				LoadBytes:    int(b.config.Int("offsets.load.buffer.size")),
+				Codec:        codec.Kind(b.config.Int("offsets.topic.compression.codec")),
 			})
 			s.epochs[p.Index] = p.LeaderEpoch
 		}

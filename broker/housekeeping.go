@@ -17,7 +17,7 @@ import (
 // retention, forgetting of idle producers, followers that lag, and the checkpoints
 // of the data directories.
 func (b *Broker) housekeep(ctx context.Context) {
-	retention := time.NewTicker(millis(int32(min(b.config.Long("log.retention.check.interval.ms"), math.MaxInt32))))
+	retention := time.NewTimer(b.longMillis("log.initial.task.delay.ms"))
 	defer retention.Stop()
 	producers := time.NewTicker(millis(b.config.Int("producer.id.expiration.check.interval.ms")))
 	defer producers.Stop()
@@ -30,6 +30,7 @@ func (b *Broker) housekeep(ctx context.Context) {
 			return
 		case <-retention.C:
 			b.retain()
+			retention.Reset(b.longMillis("log.retention.check.interval.ms"))
 		case <-producers.C:
 			ms := b.producerExpiry()
 			for _, p := range b.replicas.all() {
@@ -45,6 +46,11 @@ func (b *Broker) housekeep(ctx context.Context) {
 			b.tellOffline(told)
 		}
 	}
+}
+
+// longMillis is a config in milliseconds; more than a machine can wait is for ever.
+func (b *Broker) longMillis(name string) time.Duration {
+	return time.Duration(min(b.config.Long(name), int64(math.MaxInt64/time.Millisecond))) * time.Millisecond
 }
 
 // tellOffline says of each data directory why it was given up, unless that was

@@ -135,6 +135,10 @@ func (b *Broker) openStore(o Options) error {
 	store, err := storage.Open(storage.StoreOptions{
 		Dirs: b.config.LogDirs(), FS: fs, Now: b.now, Logger: b.log.Named("storage"),
 		NodeID: b.nodeID, Flushed: b.flushObserver(), ProducerExpireMs: b.config.Long("producer.id.expiration.ms"),
+		// A look at every turn of the housekeeping is as often as can be.
+		RecoveryPointEvery: max(1, b.longMillis("log.flush.offset.checkpoint.interval.ms")),
+		LogStartEvery:      max(1, b.longMillis("log.flush.start.offset.checkpoint.interval.ms")),
+		HighWatermarkEvery: max(1, b.longMillis("replica.high.watermark.checkpoint.interval.ms")),
 	})
 	if err != nil {
 		return err

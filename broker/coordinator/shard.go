@@ -31,6 +31,7 @@ import (
 	"millrace/broker/machine"
 	"millrace/controller/image"
 	"millrace/storage/batch"
+	"millrace/storage/codec"
 
 	"go.uber.org/zap"
 )
@@ -59,6 +60,8 @@ type Options struct {
 	// the memory that one record may take; 128 MiB.
 	LoadBytes int
 	LoadLimit int
+	// Codec compresses what is written; markers never are.
+	Codec codec.Kind
 }
 
 func (o *Options) fill() {
