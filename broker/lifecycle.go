@@ -32,6 +32,7 @@ const waitForReplication = 5 * time.Second
 // network. Whoever connects earlier waits in the backlog and never sees a
 // broker that is half there.
 func start(ctx context.Context, o Options) (b *Broker, err error) {
+	begun := time.Now()
 	if o.Config, err = identify(o); err != nil {
 		return nil, err
 	}
@@ -77,6 +78,7 @@ func start(ctx context.Context, o Options) (b *Broker, err error) {
 	if err := b.awaitCoordinators(ctx); err != nil {
 		return b, err
 	}
+	b.warnOfFactors()
 	if err := b.declare(ctx, o.Topics); err != nil {
 		return b, err
 	}
@@ -86,6 +88,7 @@ func start(ctx context.Context, o Options) (b *Broker, err error) {
 	b.serve()
 	b.serving = true
 	b.phase.Store(phaseRunning)
+	b.logReady(begun)
 	if o.Ready != nil {
 		o.Ready(Info{Bootstrap: b.bootstrap(), NodeID: b.nodeID, ClusterID: b.applied().ClusterID()})
 	}
@@ -144,6 +147,7 @@ func (b *Broker) openStore(o Options) error {
 		return err
 	}
 	b.store = store
+	b.logOpened()
 	return nil
 }
 
@@ -236,6 +240,7 @@ func (b *Broker) awaitCoordinators(ctx context.Context) error {
 // stops if that is no order; it is the first of the errors given back.
 func (b *Broker) stop(cause error) error {
 	errs := []error{cause}
+	defer b.logStop(cause)()
 	b.phase.Store(phaseStopping)
 	if b.server != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), waitForReplication)

@@ -3,6 +3,7 @@ package broker
 import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.uber.org/zap"
 )
 
 // The internal topics, by Kafka's names.
@@ -79,7 +80,7 @@ func (b *Broker) newTopic(name string) kmsg.CreateTopicsRequestTopic {
 	t.Topic, t.NumPartitions, t.ReplicationFactor = name, -1, -1
 	if name == offsetsTopic {
 		t.NumPartitions = b.config.Int("offsets.topic.num.partitions")
-		t.ReplicationFactor = b.config.ReplicationFactor("offsets.topic.replication.factor", b.liveBrokers())
+		t.ReplicationFactor = b.internalFactor("offsets.topic.replication.factor")
 		t.Configs = []kmsg.CreateTopicsRequestTopicConfig{
 			{Name: "cleanup.policy", Value: kmsg.StringPtr("compact")},
 			{Name: "compression.type", Value: kmsg.StringPtr("producer")},
@@ -87,6 +88,44 @@ func (b *Broker) newTopic(name string) kmsg.CreateTopicsRequestTopic {
 		}
 	}
 	return t
+}
+
+// internalFactor is the replication factor of an internal topic. Where there is
+// one broker it is 1, whatever the config says: in Kafka groups never find
+// their coordinator then.
+func (b *Broker) internalFactor(key string) int16 {
+	if b.alone() {
+		return 1
+	}
+	return b.config.ReplicationFactor(key, b.liveBrokers())
+}
+
+// alone says whether the cluster has one broker.
+func (b *Broker) alone() bool {
+	registered := 0
+	for range b.applied().Brokers() {
+		registered++
+	}
+	return registered == 1
+}
+
+// factors are the configs that ask for replicas.
+var factors = []string{
+	"default.replication.factor", "offsets.topic.replication.factor", "transaction.state.log.replication.factor", "share.coordinator.state.topic.replication.factor",
+}
+
+// warnOfFactors says once that a cluster of one broker holds one replica of
+// everything.
+func (b *Broker) warnOfFactors() {
+	var set []string
+	for _, key := range factors {
+		if _, own := b.config.Set(key); own && b.config.Int(key) > 1 {
+			set = append(set, key+"="+b.config.String(key))
+		}
+	}
+	if len(set) > 0 && b.alone() {
+		b.log.Warn("the cluster has one broker: these replication factors count as 1", zap.Strings("configs", set))
+	}
 }
 
 func (b *Broker) liveBrokers() int {

@@ -269,7 +269,11 @@ func (c *Controller) gather(m *member, received <-chan *pb.Message) {
 // what it announces.
 func (c *Controller) release(m *member, out output) {
 	if leader := NodeOf(m.leader); c.leader.Swap(leader) != leader {
-		c.log.Info("the active controller changed", zap.Int32("leader", leader), zap.Uint64("term", m.node.BasicStatus().GetTerm()))
+		level := zap.InfoLevel
+		if m.alone() {
+			level = zap.DebugLevel // it is this node at every start
+		}
+		c.log.Log(level, "the active controller changed", zap.Int32("leader", leader), zap.Uint64("term", m.node.BasicStatus().GetTerm()))
 	}
 	c.active.Store(m.active())
 	if c.o.Observe != nil {

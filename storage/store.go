@@ -344,6 +344,32 @@ func (s *Store) checkIdentity() error {
 	return nil
 }
 
+// State is how a broker's data directories were when they were opened.
+type State int
+
+const (
+	LeftEmpty   State = iota // no partition is in them
+	LeftClean                // they were closed in order
+	LeftUnclean              // their broker has ended some other way
+)
+
+func (f State) String() string {
+	return [...]string{"empty", "closed in order", "not closed in order"}[f]
+}
+
+// State says how the directories were left. It is for the time before logs are opened.
+func (s *Store) State() State {
+	if s.cleanDirsCount == len(s.dirs) {
+		return LeftClean
+	}
+	for _, d := range s.dirs {
+		if len(d.found) > 0 {
+			return LeftUnclean
+		}
+	}
+	return LeftEmpty
+}
+
 // ClusterID is what meta.properties says, or what WriteMeta was told; "" while nobody has said it.
 func (s *Store) ClusterID() string {
 	s.mu.Lock()

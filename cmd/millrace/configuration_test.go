@@ -13,12 +13,12 @@ import (
 func TestConfigTellsWhereEachKeyComesFrom(t *testing.T) {
 	path := writeFile(t, "# mine\nnode.id=5\nlog.dirs=/a\nssl.keystore.password=\nlog.retention.hour=3\n")
 	environ := []string{"KAFKA_LOG_DIRS=/b", "KAFKA_NUM_PARTITIONS=2"}
-	code, stdout, stderr := try(t, neverRun(t), environ, "config", path, "--override", "num.partitions=7")
+	code, _, stderr := try(t, neverRun(t), environ, "config", path, "--override", "num.partitions=7")
 	if code != exitUsage || !strings.Contains(stderr, "asks for TLS") {
 		t.Errorf("protection: code %d, %s", code, stderr)
 	}
 	path = writeFile(t, "# mine\nnode.id=5\nlog.dirs=/a\n\nlog.retention.hour=3\n")
-	code, stdout, stderr = try(t, neverRun(t), environ, "config", path, "--override", "num.partitions=7")
+	code, stdout, stderr := try(t, neverRun(t), environ, "config", path, "--override", "num.partitions=7")
 	var got []string
 	for _, line := range strings.Split(strings.TrimSpace(stdout), "\n") {
 		got = append(got, strings.Join(strings.Fields(line), " "))

@@ -332,16 +332,19 @@ func (d *Decider) assign(t *kmsg.CreateTopicsRequestTopic, c *chance) ([]assignm
 	return out, nil
 }
 
-// defaultFactor is the replication factor of a topic that names none.
+// defaultFactor is the replication factor of a topic that names none. Where
+// there is one broker it is 1, whatever default.replication.factor says: Kafka
+// would refuse every such topic.
 func (d *Decider) defaultFactor() int16 {
-	if d.settings.factor > 0 {
-		return d.settings.factor
-	}
-	living := 0
+	living, all := 0, 0
 	for b := range d.working.Brokers() {
+		all++
 		if b.Active() {
 			living++
 		}
+	}
+	if d.settings.factor > 0 && all != 1 {
+		return d.settings.factor
 	}
 	return int16(max(1, min(living, largestDefaultFactor)))
 }
