@@ -72,6 +72,7 @@ var rooms = map[string]room{
 	"broker/replica":     {may: []string{"storage/batch"}, pure: true, why: "the leader's view of its followers"},
 	"broker/session":     {may: []string{"storage/batch"}, pure: true, why: "fetch sessions"},
 	"broker/metrics":     {pure: true, why: "what a broker counts, and under which names it is shown"},
+	"broker/telemetry":   {may: []string{"storage/codec"}, libs: []string{kerrLib, "google.golang.org/protobuf/encoding/protowire"}, pure: true, why: "clients that push their own metrics (KIP-714)"},
 	"broker/monitor":     {may: []string{"broker/metrics"}, libs: []string{"github.com/prometheus/client_golang"}, why: "the HTTP side"},
 	"broker/auth":        {why: "who may do what"},
 	"broker/brokertest":  {may: []string{"broker", "controller/config", "controller/raftlog", "storage/disktest", "wire/wiretest"}, libs: []string{"github.com/twmb/franz-go"}, why: "whole brokers in virtual time"},

@@ -74,6 +74,8 @@ func init() {
 		{key: kmsg.ListPartitionReassignments, min: 0, max: 0, on: onBroker | onController, handle: answer((*Broker).listPartitionReassignments)},
 		{key: kmsg.DescribeQuorum, min: 0, max: 2, on: onBroker | onController, handle: answer((*Broker).describeQuorum)},
 		{key: kmsg.UpdateFeatures, min: 0, max: 2, on: onBroker | onController, handle: answer((*Broker).updateFeatures)},
+		{key: kmsg.GetTelemetrySubscriptions, min: 0, max: 0, on: onBroker, handle: answer((*Broker).getTelemetrySubscriptions)},
+		{key: kmsg.PushTelemetry, min: 0, max: 0, on: onBroker, handle: answer((*Broker).pushTelemetry)},
 		{key: kmsg.DescribeCluster, min: 0, max: 2, on: onBroker | onController, handle: answer((*Broker).describeCluster)},
 		{key: kmsg.DescribeProducers, min: 0, max: 0, on: onBroker, handle: answer((*Broker).describeProducers)},
 		{key: kmsg.UnregisterBroker, min: 0, max: 0, on: onBroker | onController, handle: answer((*Broker).unregisterBroker)},

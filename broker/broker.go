@@ -114,6 +114,8 @@ type Broker struct {
 	incarnation [16]byte // random, of this life of the process
 	brokerEpoch atomic.Int64
 
+	telemetry clientTelemetry
+
 	version string
 	phase   atomic.Int32
 	monitor *monitor.Server                       // nil: there is no HTTP

@@ -33,6 +33,7 @@ func (b *Broker) Gather(ctx context.Context, emit metrics.Emit) {
 	b.gatherCluster(emit)
 	b.gatherRaft(now, emit)
 	b.gatherGroups(ctx, emit)
+	b.telemetry.gather(emit)
 	emit(metrics.Build, 1, b.version, itoa(b.nodeID), b.applied().ClusterID())
 }
 

@@ -44,6 +44,7 @@ func (b *Broker) housekeep(ctx context.Context) {
 				b.refused.Error("housekeeping of the data directories failed", zap.Error(err))
 			}
 			b.tellOffline(told)
+			b.telemetry.expire(b.now())
 		}
 	}
 }

@@ -124,6 +124,7 @@ func newBroker(o Options) *Broker {
 	b.coordinators.b, b.coordinators.shards, b.coordinators.epochs = b, map[int32]*coordinator.Shard{}, map[int32]int32{}
 	b.directories.untold, b.directories.wake = map[replicaKey][16]byte{}, make(chan struct{}, 1)
 	b.producerIDs = newProducerIDs(b.allotProducerIDs)
+	b.telemetry.init(b)
 	b.sessions = newFetchSessions(int(b.config.Int("max.incremental.fetch.session.cache.slots")))
 	rand.Read(b.incarnation[:])
 	b.running, b.halt = context.WithCancel(context.Background())

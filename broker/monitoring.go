@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"millrace/broker/metrics"
 	"millrace/broker/monitor"
 	"millrace/wire"
 )
@@ -113,10 +112,6 @@ func (b *Broker) flushObserver() func(time.Duration) {
 		return nil
 	}
 	return b.seen.flushes.Duration
-}
-
-// GatherClients tells what clients have pushed.
-func (b *Broker) GatherClients(func(name, help string, kind metrics.Kind, value float64, labels []string)) {
 }
 
 // CheckHTTPAddress says what is wrong with an address for HTTP.

@@ -107,10 +107,12 @@ func (p *publisher) wait(ctx context.Context, offset int64) error {
 // applyConfigs gives changed topic configs to the partitions they govern. A
 // change of the broker's own or the cluster's defaults touches every topic.
 func (b *Broker) applyConfigs(old *image.Image, u controller.Update) {
-	every := false
+	every, clients := false, false
 	for _, r := range u.Delta.Configs {
 		b.publisher.warn(u.Image, r)
 		switch {
+		case r.Type == image.ClientMetricsResource:
+			clients = true
 		case r.Type == image.TopicResource:
 			if t := old.TopicByName(r.Name); t != nil {
 				b.replicas.configure(t, b.topicConfig(u.Image, r.Name))
@@ -119,6 +121,9 @@ func (b *Broker) applyConfigs(old *image.Image, u controller.Update) {
 			every = true
 			b.applyBrokerConfigs(u.Image)
 		}
+	}
+	if clients {
+		b.telemetry.configure(u.Image)
 	}
 	if every {
 		for t := range old.Topics() {

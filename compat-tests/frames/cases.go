@@ -26,6 +26,7 @@ func Cases() []Case {
 	all = append(all, recordCases()...)
 	all = append(all, offsetDeleteCases()...)
 	all = append(all, topicPageCases()...)
+	all = append(all, telemetryCases()...)
 	return all
 }
 

@@ -25,6 +25,9 @@ var explained = []explanation{
 	explain(`^Produce/records/.*: packed \d: (length too small|length too large|length 0) .*(ErrorCode: 87 against 0|BaseOffset: -1 against \d+)$`,
 		"Kafka skips over compressed records and stores what no consumer can read; here every record is walked"),
 
+	// Telemetry.
+	explain(`^PushTelemetry/refused/.*: (no metrics|not unpackable) .*ErrorCode: 87 against 0$`, "Kafka without a plugin drops what is pushed unread; here it is read, and what is no OTLP refused"),
+
 	// Topics and metadata.
 	explain(`^Metadata/created on demand/.*"[^"]*Metad.*ErrorCode: 17 against 3$`,
 		"topics that a request creates exist when it is answered, so a name that collides is known to be refused; Kafka answers 3 while it tries"),

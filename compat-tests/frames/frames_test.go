@@ -270,6 +270,9 @@ func start(t *testing.T) *peers {
 		}
 	}
 	p.weHave, p.newestHas, p.oldestHas = serves(t, p.ours.Broker), serves(t, p.newest.Broker), serves(t, p.oldest.Broker)
+	for key := range unadvertised {
+		p.newestHas[int16(key)] = [2]int16{0, 0}
+	}
 	return p
 }
 

@@ -734,7 +734,7 @@ var brokerKeys = []Key{
 		Doc: "Password of that file."},
 	{Name: "ssl.truststore.type", Type: String, Default: "JKS", Update: PerBroker, Effect: Refused, Reason: "TLS",
 		Doc: "Format of that file."},
-	{Name: "telemetry.max.bytes", Type: Int, Default: "1048576", Rule: Rule{Kind: AtLeast, Min: 1}, Importance: Low, Effect: Waiting, Reason: "client telemetry",
+	{Name: "telemetry.max.bytes", Type: Int, Default: "1048576", Rule: Rule{Kind: AtLeast, Min: 1}, Importance: Low,
 		Doc: "The largest push of client metrics, compressed."},
 	{Name: "transaction.abort.timed.out.transaction.cleanup.interval.ms", Type: Int, Default: "10000", Rule: Rule{Kind: AtLeast, Min: 1}, Importance: Low, Effect: Waiting, Reason: "transactions",
 		Doc: "How often transactions that took too long are looked for."},

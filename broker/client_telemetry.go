@@ -1,0 +1,120 @@
+package broker
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"millrace/broker/metrics"
+	"millrace/broker/telemetry"
+	"millrace/controller/image"
+)
+
+const telemetryMaxBytes = "telemetry.max.bytes"
+
+// clientTelemetry guards the machine that answers pushing clients. The lock is
+// held for no wait.
+type clientTelemetry struct {
+	b       *Broker
+	mu      sync.Mutex
+	machine *telemetry.Machine
+	swept   time.Time
+}
+
+func (t *clientTelemetry) init(b *Broker) {
+	t.b, t.machine = b, telemetry.New(int(b.config.Int(telemetryMaxBytes)))
+}
+
+// client is who asks, as subscriptions match it.
+func (c *call) client() telemetry.Client {
+	return telemetry.Client{
+		ClientID: c.clientID(), SoftwareName: c.Conn.SoftwareName, SoftwareVersion: c.Conn.SoftwareVersion,
+		Address: c.Conn.Remote.Addr().Unmap().String(), Port: int(c.Conn.Remote.Port()), Connection: c.Conn.ID,
+	}
+}
+
+func (t *clientTelemetry) get(c *call, id, fresh telemetry.ID) telemetry.Answer {
+	client := c.client()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	a := t.machine.Get(t.b.now(), client, id, fresh)
+	if a.Code == 0 {
+		t.watch(c, a.Instance)
+	}
+	return a
+}
+
+func (t *clientTelemetry) push(c *call, p telemetry.Push) (int16, error) {
+	client := c.client()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	code, err := t.machine.Push(t.b.now(), client, p)
+	t.watch(c, p.Instance)
+	return code, err
+}
+
+// watch forgets an instance when its connection ends; it is enough to say so once
+// for each that the machine does not know to live on another connection.
+func (t *clientTelemetry) watch(c *call, id telemetry.ID) {
+	if !t.machine.Claim(c.Conn.ID, id) {
+		return
+	}
+	connection := c.Conn.ID
+	context.AfterFunc(c.Conn.Context(), func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.machine.Disconnected(connection, id)
+	})
+}
+
+// configure takes over the subscriptions that an image holds.
+func (t *clientTelemetry) configure(img *image.Image) {
+	var list []telemetry.Subscription
+	for _, name := range img.ConfigResources(image.ClientMetricsResource) {
+		get := dynamic(img, image.ClientMetricsResource, name)
+		value := func(key string) string { v, _ := get(key); return v }
+		s, err := telemetry.Parse(name, value("metrics"), value("interval.ms"), value("match"))
+		if err != nil {
+			t.b.log.Warn("a client metrics subscription is for nobody", zap.String("name", name), zap.Error(err))
+		}
+		list = append(list, s)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.machine.Configure(list)
+}
+
+// telemetrySweep is how often clients are forgotten that were not heard of.
+const telemetrySweep = 10 * time.Second
+
+func (t *clientTelemetry) expire(now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if now.Sub(t.swept) >= telemetrySweep {
+		t.swept = now
+		t.machine.Expire(now)
+	}
+}
+
+// GatherClients tells what clients have pushed.
+func (b *Broker) GatherClients(emit func(name, help string, kind metrics.Kind, value float64, labels []string)) {
+	b.telemetry.mu.Lock()
+	list, _ := b.telemetry.machine.Series()
+	b.telemetry.mu.Unlock()
+	for i := range list {
+		kind := metrics.Gauge
+		if list[i].Counter {
+			kind = metrics.Counter
+		}
+		emit(list[i].Name, "Pushed by clients (KIP-714).", kind, list[i].Value, list[i].Labels)
+	}
+}
+
+func (t *clientTelemetry) gather(emit metrics.Emit) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	emit(metrics.Instances, float64(t.machine.Instances()))
+	emit(metrics.SeriesLost, float64(t.machine.Lost()))
+}
