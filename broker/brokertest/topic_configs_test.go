@@ -21,8 +21,14 @@ import (
 type shown struct {
 	*testing.T
 	n   *Node
-	c   *kgo.Client
+	c   *kgo.Client // to produce with
+	raw *kgo.Client // for everything else, as is adm
 	adm *kadm.Client
+}
+
+func newShown(t *testing.T, n *Node) *shown {
+	raw := n.Client()
+	return &shown{T: t, n: n, c: n.Client(kgo.ProducerBatchCompression(kgo.NoCompression())), raw: raw, adm: kadm.NewClient(raw)}
 }
 
 // set changes a config of a topic (by its name), of this broker ("1"), or of all
@@ -124,8 +130,7 @@ type effect struct {
 func (e *effect) level(t *testing.T, level string, props map[string]string, want string) {
 	t.Run(e.topic+e.broker+level, func(t *testing.T) {
 		bubble(t, props, func(t *testing.T, n *Node) {
-			s := &shown{T: t, n: n, c: n.Client(kgo.ProducerBatchCompression(kgo.NoCompression()))}
-			s.adm = kadm.NewClient(n.Client())
+			s := newShown(t, n)
 			configs := map[string]*string{}
 			for k, v := range e.beside {
 				configs[k] = &v
@@ -351,7 +356,7 @@ func TestCompressionConfigs(t *testing.T) {
 		for i, level := range []string{c.least, c.most} {
 			for _, from := range []string{"topic", "broker"} {
 				bubble(t, nil, func(t *testing.T, n *Node) {
-					s := &shown{T: t, n: n, c: n.Client(kgo.ProducerBatchCompression(kgo.NoCompression())), adm: kadm.NewClient(n.Client())}
+					s := newShown(t, n)
 					if _, err := s.adm.CreateTopic(context.Background(), 1, 1, map[string]*string{"compression.type": kmsg.StringPtr(c.codec)}, "events"); err != nil {
 						t.Fatal(err)
 					}
