@@ -1,6 +1,8 @@
 package broker
 
 import (
+	"unsafe"
+
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -14,6 +16,7 @@ import (
 
 func (b *Broker) describeProducers(c *call, req *kmsg.DescribeProducersRequest) *kmsg.DescribeProducersResponse {
 	resp := kmsg.NewPtrDescribeProducersResponse()
+	seen := map[replicaKey]bool{}
 	for _, rt := range req.Topics {
 		out := kmsg.NewDescribeProducersResponseTopic()
 		out.Topic = rt.Topic
@@ -32,6 +35,14 @@ func (b *Broker) describeProducers(c *call, req *kmsg.DescribeProducersRequest) 
 			p.Partition, p.ErrorCode = index, code
 			if code == 0 {
 				b.activeProducers(c, t.ID, index, len(t.Partitions), &p)
+				k := replicaKey{t.ID, index}
+				if seen[k] && !c.pads(len(p.ActiveProducers)*int(unsafe.Sizeof(kmsg.DescribeProducersResponseTopicPartitionActiveProducer{}))) {
+					return resp
+				}
+				seen[k] = p.ErrorCode == 0
+			}
+			if p.ErrorCode != 0 && !c.pads(int(unsafe.Sizeof(p))) {
+				return resp
 			}
 			if code != 0 {
 				p.ErrorMessage = kmsg.StringPtr(errorText(code)) // of a partition's own error there is no text

@@ -3,6 +3,7 @@ package broker
 import (
 	"slices"
 	"strings"
+	"unsafe"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -16,10 +17,26 @@ import (
 
 func (b *Broker) describeGroups(c *call, req *kmsg.DescribeGroupsRequest) *kmsg.DescribeGroupsResponse {
 	resp := kmsg.NewPtrDescribeGroupsResponse()
+	seen := map[string]bool{}
 	for _, name := range req.Groups {
-		resp.Groups = append(resp.Groups, b.describeGroup(c, name, req.IncludeAuthorizedOperations))
+		g := b.describeGroup(c, name, req.IncludeAuthorizedOperations)
+		if (seen[name] || len(g.Members) == 0) && !c.pads(sizeOfGroup(&g)) {
+			return resp
+		}
+		seen[name] = true
+		resp.Groups = append(resp.Groups, g)
 	}
 	return resp
+}
+
+// sizeOfGroup is about what a description takes in memory.
+func sizeOfGroup(g *kmsg.DescribeGroupsResponseGroup) int {
+	n := int(unsafe.Sizeof(*g)) + len(g.Group)
+	for i := range g.Members {
+		m := &g.Members[i]
+		n += int(unsafe.Sizeof(*m)) + len(m.MemberID) + len(m.ClientID) + len(m.ClientHost) + len(m.ProtocolMetadata) + len(m.MemberAssignment)
+	}
+	return n
 }
 
 func (b *Broker) describeGroup(c *call, name string, operations bool) kmsg.DescribeGroupsResponseGroup {

@@ -1,6 +1,8 @@
 package broker
 
 import (
+	"unsafe"
+
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -17,8 +19,15 @@ import (
 func (b *Broker) offsetFetch(c *call, req *kmsg.OffsetFetchRequest) *kmsg.OffsetFetchResponse {
 	resp := kmsg.NewPtrOffsetFetchResponse()
 	if c.Version >= 8 {
+		seen := map[string]bool{}
 		for _, g := range req.Groups {
-			resp.Groups = append(resp.Groups, b.fetchOffsets(c, g, req.RequireStable))
+			got := b.fetchOffsets(c, g, req.RequireStable)
+			// What was asked for partition by partition is bounded by the request.
+			if (seen[g.Group] && g.Topics == nil || len(got.Topics) == 0) && !c.pads(sizeOfOffsets(&got)) {
+				return resp
+			}
+			seen[g.Group] = true
+			resp.Groups = append(resp.Groups, got)
 		}
 		return resp
 	}
@@ -59,6 +68,23 @@ func (b *Broker) offsetFetch(c *call, req *kmsg.OffsetFetchRequest) *kmsg.Offset
 		resp.Topics = append(resp.Topics, t)
 	}
 	return resp
+}
+
+// sizeOfOffsets is about what an answer takes in memory.
+func sizeOfOffsets(g *kmsg.OffsetFetchResponseGroup) int {
+	n := int(unsafe.Sizeof(*g)) + len(g.Group)
+	for i := range g.Topics {
+		t := &g.Topics[i]
+		n += int(unsafe.Sizeof(*t)) + len(t.Topic)
+		for j := range t.Partitions {
+			p := &t.Partitions[j]
+			n += int(unsafe.Sizeof(*p))
+			if p.Metadata != nil {
+				n += len(*p.Metadata)
+			}
+		}
+	}
+	return n
 }
 
 func noOffset(partition int32, code int16) kmsg.OffsetFetchResponseGroupTopicPartition {

@@ -108,6 +108,21 @@ type call struct {
 	msg   kmsg.Request
 	image *image.Image
 	b     *Broker
+	// padding is the size of what the answer says again, or of what is not there.
+	padding int
+}
+
+// mostPadding bounds what a client can make of one answer with the names of few
+// things, asked over and over, or of none: names take few bytes, and what is said
+// of each may be long. Answers that Kafka gives to clients' and tools' requests
+// repeat nothing.
+const mostPadding = 32 << 20
+
+// pads takes note of so many bytes of that kind, and says whether the answer is
+// still one to give; else the connection is closed.
+func (c *call) pads(bytes int) bool {
+	c.padding += bytes
+	return c.padding <= mostPadding
 }
 
 // subject is who asks, for the authorizer.
@@ -146,6 +161,11 @@ func answer[Q any, PQ interface {
 			panic("broker: the table names another request type for this key")
 		}
 		resp := f(b, c, q)
+		if c.padding > mostPadding {
+			b.refused.Warn("a request asks for the same thing too often, or for too much that is not there: the connection is closed", zap.Int16("api", c.Key),
+				zap.Stringer("remote", c.Conn.Remote))
+			return wire.Reply{Close: true}
+		}
 		resp.SetVersion(c.Version)
 		c.answered(resp)
 		return wire.Reply{Body: wire.Encode(resp)}

@@ -22,12 +22,18 @@ func (t *turn) leave(q machine.Request, r *kmsg.LeaveGroupRequest) {
 		one.MemberID = r.MemberID
 		members = []kmsg.LeaveGroupRequestMember{one}
 	}
+	var here roster
 	exists := t.look(r.Group) != nil
+	if exists {
+		here = rosterOf(t.look(r.Group))
+	}
 	left := false
 	for _, who := range members {
 		code := unknownMemberID
 		if exists {
-			code = t.leaveOne(t.edit(r.Group), who)
+			if code = here.strike(who); code == none {
+				t.leaveOne(t.edit(r.Group), who)
+			}
 		}
 		left = left || code == none
 		if r.Version < 3 {
@@ -55,25 +61,61 @@ func (t *turn) leave(q machine.Request, r *kmsg.LeaveGroupRequest) {
 	t.reply(q.Ticket, resp, w)
 }
 
-func (t *turn) leaveOne(l *live, who kmsg.LeaveGroupRequestMember) int16 {
-	if who.MemberID == "" {
-		if who.InstanceID == nil {
-			return unknownMemberID
+// roster finds a group's members by what a request calls them: it may list as
+// many as fit its frame, and the shard has other groups to serve.
+type roster struct {
+	members, pending map[string]bool   // by member id
+	statics          map[string]string // member id by instance id
+}
+
+func rosterOf(l *live) roster {
+	r := roster{members: map[string]bool{}, pending: map[string]bool{}, statics: map[string]string{}}
+	for _, m := range l.members {
+		r.members[m.id] = true
+		if m.instance != nil {
+			r.statics[*m.instance] = m.id
 		}
-		i := l.static(*who.InstanceID)
-		if i < 0 {
-			return unknownMemberID
-		}
-		t.expel(l, i, unknownMemberID)
+	}
+	for i := range l.pending {
+		r.pending[l.pending[i].id] = true
+	}
+	return r
+}
+
+// strike takes a member off, or says why it is none.
+func (r roster) strike(who kmsg.LeaveGroupRequestMember) int16 {
+	if r.pending[who.MemberID] {
+		delete(r.pending, who.MemberID)
 		return none
 	}
-	if i := l.pendingIndex(who.MemberID); i >= 0 {
-		l.dropPending(i)
-		return none
+	id, named := who.MemberID, false
+	if who.InstanceID != nil {
+		if id, named = r.statics[*who.InstanceID]; !named || !r.members[id] {
+			return unknownMemberID
+		}
+		if who.MemberID != "" && who.MemberID != id {
+			return fencedInstanceID
+		}
 	}
-	if code := l.validate(who.MemberID, who.InstanceID); code != none {
-		return code
+	if !r.members[id] {
+		return unknownMemberID
 	}
-	t.expel(l, l.index(who.MemberID), unknownMemberID)
+	delete(r.members, id)
+	if named {
+		delete(r.statics, *who.InstanceID)
+	}
 	return none
+}
+
+// leaveOne ends the membership of one that is there.
+func (t *turn) leaveOne(l *live, who kmsg.LeaveGroupRequestMember) {
+	if i := l.pendingIndex(who.MemberID); i >= 0 && who.MemberID != "" {
+		l.dropPending(i)
+		return
+	}
+	i := l.index(who.MemberID)
+	if who.MemberID == "" {
+		i = l.static(*who.InstanceID)
+	}
+	t.expel(l, i, unknownMemberID)
 }

@@ -57,3 +57,45 @@ func TestSharedProtocols(t *testing.T) {
 		}
 	})
 }
+
+// TestLongLeaveLists: a request to leave lists as many members as fit its frame,
+// those it is about among them.
+func TestLongLeaveLists(t *testing.T) {
+	const members, strangers = 2000, 100_000
+	l := newLive()
+	for i := range members {
+		m := &member{of: l, id: fmt.Sprint("member", i)}
+		if i%2 == 1 {
+			m.instance = kmsg.StringPtr(fmt.Sprint("instance", i))
+		}
+		l.members = append(l.members, m)
+	}
+	r := rosterOf(l)
+	begun := time.Now()
+	for i := range strangers {
+		for _, who := range []kmsg.LeaveGroupRequestMember{
+			{MemberID: fmt.Sprint("stranger", i)}, {InstanceID: kmsg.StringPtr("nobody")}, {},
+			{MemberID: "member1999", InstanceID: kmsg.StringPtr("nobody")},
+		} {
+			if code := r.strike(who); code != unknownMemberID {
+				t.Fatalf("%v: %d", who, code)
+			}
+		}
+		if code := r.strike(kmsg.LeaveGroupRequestMember{MemberID: "member0", InstanceID: kmsg.StringPtr("instance1999")}); code != fencedInstanceID {
+			t.Fatalf("another's instance: %d", code)
+		}
+	}
+	if took := time.Since(begun); took > 3*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	for i, who := range []kmsg.LeaveGroupRequestMember{{MemberID: "member4"}, {MemberID: "member5"}, {InstanceID: kmsg.StringPtr("instance7")}, {MemberID: "member9", InstanceID: kmsg.StringPtr("instance9")}} {
+		if code := r.strike(who); code != none {
+			t.Errorf("member %d: %d", i, code)
+		}
+		for _, again := range []kmsg.LeaveGroupRequestMember{who, {InstanceID: kmsg.StringPtr([]string{"instance4", "instance5", "instance7", "instance9"}[i])}} {
+			if code := r.strike(again); code != unknownMemberID {
+				t.Errorf("member %d again: %d", i, code)
+			}
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package brokertest
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// TestAskedOverAndOver: what is long to tell is told as often as it is asked, up
+// to where a small request would make a huge answer; then the connection is
+// closed, and the broker goes on.
+func TestAskedOverAndOver(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, n *Node) {
+		c := n.Client()
+		makeTopic(t, n, c, "a", 50)
+		join := kmsg.NewPtrJoinGroupRequest()
+		join.Group, join.SessionTimeoutMillis, join.RebalanceTimeoutMillis, join.ProtocolType = "long", 1800000, 1800000, "consumer"
+		join.Protocols = []kmsg.JoinGroupRequestProtocol{{Name: "range", Metadata: []byte(strings.Repeat("m", 100_000))}}
+		join.MemberID = ask[*kmsg.JoinGroupResponse](t, n, c, join).MemberID
+		joined := ask[*kmsg.JoinGroupResponse](t, n, c, join)
+		sync := kmsg.NewPtrSyncGroupRequest()
+		sync.Group, sync.MemberID, sync.Generation = "long", join.MemberID, joined.Generation
+		sync.ProtocolType, sync.Protocol = kmsg.StringPtr("consumer"), kmsg.StringPtr("range")
+		if code := ask[*kmsg.SyncGroupResponse](t, n, c, sync).ErrorCode; code != 0 {
+			t.Fatal(code)
+		}
+		var os kadm.Offsets
+		for p := range int32(50) {
+			os.Add(kadm.Offset{Topic: "a", Partition: p, At: 5, LeaderEpoch: -1, Metadata: strings.Repeat("m", 4000)})
+		}
+		if _, err := kadm.NewClient(c).CommitOffsets(t.Context(), "offsets", os); err != nil {
+			t.Fatal(err)
+		}
+		for id := range int64(500) {
+			if err := produceSequence(n, c, "a", 5000+id, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		times := func(text string, n int) []string { return strings.Fields(strings.Repeat(text+" ", n)) }
+		describe := func(name string, n int) kmsg.Request {
+			r := kmsg.NewPtrDescribeGroupsRequest()
+			r.Groups = times(name, n)
+			return r
+		}
+		fetch := func(name string, n int) kmsg.Request {
+			r := kmsg.NewPtrOffsetFetchRequest()
+			for _, g := range times(name, n) {
+				r.Groups = append(r.Groups, kmsg.OffsetFetchRequestGroup{Group: g, MemberEpoch: -1})
+			}
+			return r
+		}
+		producers := func(_ string, n int) kmsg.Request {
+			r := kmsg.NewPtrDescribeProducersRequest()
+			r.Topics = []kmsg.DescribeProducersRequestTopic{{Topic: "a", Partitions: make([]int32, n)}}
+			return r
+		}
+		for _, q := range []struct {
+			what      string
+			make      func(string, int) kmsg.Request
+			name      string
+			few, many int
+		}{
+			{"a group", describe, "long", 200, 500},
+			{"a group that is not there", describe, "none", 1000, 200_000},
+			{"a group's offsets", fetch, "offsets", 100, 250},
+			{"a partition's producers", producers, "", 100, 3000},
+		} {
+			ctx := context.Background()
+			try := n.Client(kgo.RetryTimeout(0), kgo.RequestRetries(0))
+			if _, err := try.Broker(int(n.Info.NodeID)).Request(ctx, q.make(q.name, q.few)); err != nil {
+				t.Errorf("%s, %d times: %v", q.what, q.few, err)
+			}
+			if got, err := try.Broker(int(n.Info.NodeID)).Request(ctx, q.make(q.name, q.many)); err == nil {
+				t.Errorf("%s, %d times: an answer of %d bytes", q.what, q.many, len(got.AppendTo(nil)))
+			}
+			try.Close()
+		}
+	})
+}
