@@ -52,10 +52,11 @@ clients: needs build ## real clients against the real binary (installs them firs
 	$(GO) test -tags compat -count=1 -p 1 -parallel 4 -timeout 20m ./compat-tests/run ./compat-tests/proxy ./compat-tests/tutorials
 
 .PHONY: suites
-suites: needs build ## the clients with full counts; writes the table of compat-tests/README.md
+suites: needs build ## the clients with full counts, Kafka's own applications; writes the table of compat-tests/README.md
 	sh compat-tests/install.sh
 	MILLRACE_COMPAT_RECORDS=20000 MILLRACE_COMPAT_BIG_RECORDS=all MILLRACE_COMPAT_TABLE=$(CURDIR)/compat-tests/README.md \
 	  $(GO) test -tags compat -count=1 -parallel 3 -timeout 60m ./compat-tests/run
+	$(GO) test -tags compat -count=1 -parallel 2 -timeout 40m ./compat-tests/applications
 
 .PHONY: frames
 frames: build ## raw frames, version by version, compared with Apache Kafka

@@ -1,0 +1,226 @@
+//go:build compat
+
+package applications
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"millrace/compat-tests/kafka"
+	"millrace/compat-tests/launch"
+)
+
+const mirrorPartitions = 3
+
+// mixed is records with everything that a copy may lose.
+func mixed(n int, seed uint64) []*kgo.Record {
+	records := words(mirrorPartitions, n, seed)
+	for i, r := range records {
+		switch i % 7 {
+		case 1:
+			r.Key = nil
+		case 2:
+			r.Value = nil
+		case 3:
+			r.Value = []byte{}
+		case 4:
+			r.Headers = []kgo.RecordHeader{{Key: "a", Value: []byte{0xff, 0}}, {Key: "a", Value: nil}, {Key: "b", Value: []byte{}}}
+		}
+	}
+	return records
+}
+
+// commit commits offsets for a group without members.
+func (c *cluster) commit(group, topic string, at map[int32]int64) {
+	c.t.Helper()
+	var offsets kadm.Offsets
+	for p, o := range at {
+		offsets.AddOffset(topic, p, o, -1)
+	}
+	if err := c.admin.CommitAllOffsets(c.t.Context(), group, offsets); err != nil {
+		c.t.Fatalf("commit for %s: %v", group, err)
+	}
+}
+
+// committed returns a group's offsets in a topic.
+func (c *cluster) committed(group, topic string) (map[int32]int64, error) {
+	committed, err := c.admin.FetchOffsets(c.t.Context(), group)
+	if err == nil {
+		err = committed.Error()
+	}
+	if err != nil {
+		return nil, err
+	}
+	at := make(map[int32]int64)
+	for p, o := range committed[topic] {
+		at[p] = o.At
+	}
+	return at, nil
+}
+
+// hasConfigs is nil when the topic has these values.
+func (c *cluster) hasConfigs(topic string, want map[string]string) error {
+	have, err := c.configs(topic)
+	if err != nil {
+		return err
+	}
+	for k, v := range want {
+		if have[k] != v {
+			return fmt.Errorf("%s has %s=%s, wanted %s", topic, k, have[k], v)
+		}
+	}
+	return nil
+}
+
+func (c *cluster) hasRecords(topic string, n int) error {
+	if have := c.total(topic); have != int64(n) {
+		return fmt.Errorf("%s has %d of %d records", topic, have, n)
+	}
+	return nil
+}
+
+// TestMirrorMaker mirrors topics from Apache Kafka to Millrace and others back, in one MirrorMaker 2: records, configs, new
+// partitions, and the offsets of groups. It is stopped in the middle and goes on.
+func TestMirrorMaker(t *testing.T) {
+	t.Parallel()
+	libs, _ := install(t, "connect")
+	server, err := kafka.Start(t.Context(), kafka.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Stop)
+	bootstrap, _ := launch.ForTest(t)
+	old, ours := connect(t, server.Bootstrap), connect(t, bootstrap)
+
+	configs := map[string]*string{"retention.ms": kadm.StringPtr("86400000"), "max.message.bytes": kadm.StringPtr("2000000")}
+	old.create("there", mirrorPartitions, configs)
+	ours.create("back", mirrorPartitions, configs)
+	there, back := mixed(2000, 11), mixed(2000, 12)
+	old.send("there", there)
+	ours.send("back", back)
+	ends, err := old.ends("there")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// One group has read everything, the other some of each partition.
+	some := make(map[int32]int64)
+	for p, end := range ends {
+		some[p] = end / 2
+	}
+	old.commit("read-all", "there", ends)
+	old.commit("read-some", "there", some)
+
+	file := properties(t, t.TempDir()+"/mm2.properties", map[string]string{
+		"clusters": "kafka, millrace", "kafka.bootstrap.servers": server.Bootstrap, "millrace.bootstrap.servers": bootstrap,
+		"kafka->millrace.enabled": "true", "kafka->millrace.topics": "there", "kafka->millrace.groups": "read-.*",
+		"millrace->kafka.enabled": "true", "millrace->kafka.topics": "back", "tasks.max": "2",
+		"replication.factor": "1", "checkpoints.topic.replication.factor": "1", "heartbeats.topic.replication.factor": "1",
+		"offset-syncs.topic.replication.factor": "1", "offset.storage.replication.factor": "1", "status.storage.replication.factor": "1",
+		"config.storage.replication.factor": "1", "sync.topic.acls.enabled": "false", "sync.group.offsets.enabled": "true",
+		"sync.group.offsets.interval.seconds": "1", "emit.checkpoints.interval.seconds": "1", "emit.heartbeats.interval.seconds": "1",
+		"refresh.topics.interval.seconds": "2", "refresh.groups.interval.seconds": "2", "sync.topic.configs.interval.seconds": "2",
+		"offset.lag.max": "0", "offset.flush.interval.ms": "500",
+	})
+	start := func() *program {
+		return java(t, libs+"/*", "org.apache.kafka.connect.mirror.MirrorMaker", file)
+	}
+	p := start()
+	eventually(t, limit, p, func() error { return ours.hasRecords("kafka.there", len(there)) })
+	eventually(t, limit, p, func() error { return old.hasRecords("millrace.back", len(back)) })
+	want := map[string]string{"retention.ms": "86400000", "max.message.bytes": "2000000"}
+	eventually(t, limit, p, func() error { return ours.hasConfigs("kafka.there", want) })
+	eventually(t, limit, p, func() error { return old.hasConfigs("millrace.back", want) })
+
+	// Offsets are translated: the end exactly, one in the middle to a place that is not after it.
+	eventually(t, limit, p, func() error {
+		at, err := ours.committed("read-all", "kafka.there")
+		if err == nil && !maps.Equal(at, ends) {
+			err = fmt.Errorf("read-all stands at %v, wanted %v", at, ends)
+		}
+		return err
+	})
+	eventually(t, limit, p, func() error {
+		at, err := ours.committed("read-some", "kafka.there")
+		if err == nil && len(at) != mirrorPartitions {
+			err = fmt.Errorf("read-some stands at %v", at)
+		}
+		for p, o := range at {
+			if o > some[p] {
+				t.Fatalf("read-some stands at %d of kafka.there-%d: records after %d were never read", o, p, some[p])
+			}
+		}
+		return err
+	})
+
+	// The topics that it makes for itself.
+	for topic, partitions := range map[string]int{
+		"mm2-configs.kafka.internal": 1, "mm2-offsets.kafka.internal": 25, "mm2-status.kafka.internal": 5,
+		"kafka.checkpoints.internal": 1, "mm2-offset-syncs.kafka.internal": 1, "heartbeats": 1, "kafka.heartbeats": 1,
+	} {
+		eventually(t, limit, p, func() error {
+			if ours.total(topic) == 0 {
+				return fmt.Errorf("topic %s is empty", topic)
+			}
+			return nil
+		})
+		described, err := ours.admin.ListTopics(t.Context(), topic)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(described[topic].Partitions); n != partitions {
+			t.Errorf("%s has %d partitions, wanted %d", topic, n, partitions)
+		}
+		if n := described[topic].Partitions.NumReplicas(); n != 1 {
+			t.Errorf("%s has %d replicas, wanted 1", topic, n)
+		}
+		if err := ours.hasConfigs(topic, map[string]string{"cleanup.policy": "compact"}); err != nil && topic != "kafka.heartbeats" {
+			t.Error(err)
+		}
+	}
+
+	// While it does not run more comes, a config changes and the topic grows.
+	p.stop(t)
+	more, moreBack := mixed(1000, 13), mixed(1000, 14)
+	old.send("there", more)
+	ours.send("back", moreBack)
+	change := []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "retention.ms", Value: kadm.StringPtr("7200000")}}
+	if _, err := old.admin.AlterTopicConfigs(t.Context(), change, "there"); err != nil {
+		t.Fatal(err)
+	}
+	if answer, err := old.admin.UpdatePartitions(t.Context(), mirrorPartitions+1, "there"); err != nil || answer.Error() != nil {
+		t.Fatal(err, answer.Error())
+	}
+	added := words(1, 10, 15)
+	for _, r := range added {
+		r.Partition = mirrorPartitions
+	}
+	grown := connect(t, server.Bootstrap) // without knowledge of the fewer partitions
+	eventually(t, limit, nil, func() error {
+		ends, err := grown.ends("there")
+		if err == nil && len(ends) != mirrorPartitions+1 {
+			err = fmt.Errorf("there has %d partitions", len(ends))
+		}
+		return err
+	})
+	grown.send("there", added)
+	p = start()
+	there, back = slices.Concat(there, more, added), slices.Concat(back, moreBack)
+	eventually(t, limit, p, func() error { return ours.hasRecords("kafka.there", len(there)) })
+	eventually(t, limit, p, func() error { return old.hasRecords("millrace.back", len(back)) })
+	eventually(t, limit, p, func() error { return ours.hasConfigs("kafka.there", map[string]string{"retention.ms": "7200000"}) })
+	p.stop(t)
+	mirrored, mirroredBack := ours.read("kafka.there"), old.read("millrace.back")
+	if err := sameRecords(there, mirrored); err != nil {
+		t.Errorf("from Apache Kafka to Millrace: %v", err)
+	}
+	if err := sameRecords(back, mirroredBack); err != nil {
+		t.Errorf("from Millrace to Apache Kafka: %v", err)
+	}
+	mustCatch(t, mirrored, otherValue, func(got []*kgo.Record) error { return sameRecords(there, got) })
+	mustCatch(t, mirroredBack, otherValue, func(got []*kgo.Record) error { return sameRecords(back, got) })
+}
