@@ -185,3 +185,93 @@ func TestUnreachableBroker(t *testing.T) {
 		t.Errorf("code %d, %q", code, stderr)
 	}
 }
+
+func TestConsoleAndGroups(t *testing.T) {
+	address := aBroker(t, "offsets.topic.num.partitions=2")
+	const warn = "WARN: No action will be performed as the --execute option is missing. In version 5.0, this command will require either --dry-run or --execute to be specified. " +
+		"You should add the --dry-run option explicitly if you are scripting this command and want to keep the current default behavior without prompting."
+	const lag = "\nGROUP           TOPIC           PARTITION  CURRENT-OFFSET  LOG-END-OFFSET  LAG             CONSUMER-ID     HOST            CLIENT-ID\n"
+	const reset = "\nGROUP           TOPIC           PARTITION  NEW-OFFSET\n"
+	const idle = "Consumer group 'g1' has no active members."
+	runCalls(t, address, []call{
+		{args: "topics B --create --topic u1 --partitions 1", stdout: "Created topic u1.\n"},
+		{args: "console-producer B --topic u1", stdin: "one\ntwo\n\n"},
+		{args: "console-producer B --topic u1 --reader-property parse.key=true --reader-property key.separator=: --reader-property parse.headers=true --compression-codec", stdin: "a:1,b:2\tk:v\n"},
+		{args: "console-producer B --topic u1 --property parse.key=true --sync", stdin: "nothing\n", code: 1, stderr: "No key separator found on line number 1: 'nothing'"},
+		{args: "console-producer B", code: 1, stderr: `Missing required argument "[topic]"`},
+		{args: "get-offsets B --topic u1", stdout: "u1:0:4\n"},
+		{args: "get-offsets B --topic-partitions u1:0 --time -2", stdout: "u1:0:0\n"},
+		{args: "get-offsets B --topic u1 --partitions 1 --time earliest", code: 1, stderr: "Error occurred: Could not match any topic-partitions with the specified filters"},
+		{args: "get-offsets B --topic zz", code: 1, stderr: "Error occurred: Could not match any topic-partitions with the specified filters"},
+		{args: "console-consumer B --topic u1 --from-beginning --max-messages 2 --group g1", stdout: "one\ntwo\n", stderr: "Processed a total of 2 messages"},
+		{args: "console-consumer B --topic u1 --partition 0 --offset 2 --max-messages 2 --formatter-property print.key=true --formatter-property print.headers=true --formatter-property print.offset=true --formatter-property print.partition=true",
+			stdout: "Partition:0\tOffset:2\tNO_HEADERS\tnull\t\nPartition:0\tOffset:3\ta:1,b:2\tk\tv\n", stderr: "Processed a total of 2 messages"},
+		{args: "console-consumer B --topic u1 --from-beginning --timeout-ms 300 --group g1", stdout: "\nv\n", stderr: "Processed a total of 2 messages"},
+		{args: "console-consumer B", code: 1, stderr: "Exactly one of the following arguments is required: [topic], [include]"},
+		{args: "console-consumer B --topic u1 --formatter x", code: 1, stderr: "--formatter is not supported: it names a Java class"},
+		{args: "groups B --list", stdout: "GROUP                TYPE                  PROTOCOL             \ng1                   Classic               consumer             \n"},
+		{args: "groups B", code: 1, stderr: "Command must include exactly one action: --list."},
+		{args: "consumer-groups B --list", stdout: "g1\n"},
+		{args: "consumer-groups B --list --state", stdout: "GROUP           STATE               \ng1              Empty               \n"},
+		{args: "consumer-groups B --list --state Stable", stdout: "GROUP           STATE               \n"},
+		{args: "consumer-groups B --list --type", stdout: "GROUP           TYPE                \ng1              Classic             \n"},
+		{args: "consumer-groups B --describe --group g1", stderr: idle, stdout: lag + "g1              u1              0          4               4               0               -               -               -\n"},
+		{args: "consumer-groups B --describe --all-groups --state", stderr: idle,
+			stdout: "\nGROUP           COORDINATOR (ID)          ASSIGNMENT-STRATEGY  STATE                #MEMBERS\ng1              BROKER  (1)      -                    Empty                0\n"},
+		{args: "consumer-groups B --describe --group g1 --members", stderr: idle, stdout: "\nGROUP           CONSUMER-ID     HOST            CLIENT-ID       #PARTITIONS     \n"},
+		{args: "consumer-groups B --describe --group zz", stdout: "\nError: Executing consumer group command failed due to GroupIdNotFoundException: Group zz not found.\n"},
+		{args: "consumer-groups B --reset-offsets --group g1 --topic u1 --to-earliest", stdout: reset + "g1              u1              0          0\n", stderr: warn},
+		{args: "consumer-groups B --reset-offsets --group g1 --topic u1 --to-earliest --execute", stdout: reset + "g1              u1              0          0\n"},
+		{args: "consumer-groups B --reset-offsets --group g1 --all-topics --shift-by 1 --execute", stdout: reset + "g1              u1              0          1\n"},
+		{args: "consumer-groups B --reset-offsets --group g1 --topic u1:0 --to-offset 100 --execute", stdout: reset + "g1              u1              0          4\n",
+			stderr: "New offset (100) is out of range for topic partition u1-0. Value will be set to 4"},
+		{args: "consumer-groups B --reset-offsets --group g1 --topic u1 --to-datetime 2000-01-01T00:00:00.000 --export --dry-run", stdout: "u1,0,0\n\n"},
+		{args: "consumer-groups B --reset-offsets --group g1 --topic u1", code: 1, stderr: warn},
+		{args: "consumer-groups B --delete --group zz", stdout: "\nError: Deletion of some consumer groups failed:\n* Group 'zz' could not be deleted due to: The group id does not exist.\n"},
+		{args: "consumer-groups B --delete --group g1", stdout: "Deletion of requested consumer groups ('g1') was successful.\n"},
+		{args: "consumer-groups B --list"},
+		{args: "consumer-groups B --describe", code: 1, stderr: "Option [describe] takes one of these options: [all-groups], [group]"},
+		{args: "consumer-groups B", code: 1, stderr: "Command must include exactly one action: --list, --describe, --delete, --reset-offsets, --delete-offsets, --validate-regex"},
+	})
+}
+
+func TestConfigsTool(t *testing.T) {
+	const u1 = "  cleanup.policy=compact,delete sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:cleanup.policy=compact,delete, DEFAULT_CONFIG:log.cleanup.policy=delete}\n"
+	runCalls(t, aBroker(t), []call{
+		{args: "topics B --create --topic u1", stdout: "Created topic u1.\n"},
+		{args: "configs B --describe --entity-type topics --entity-name u1", stdout: "Dynamic configs for topic u1 are:\n"},
+		{args: "configs B --alter --entity-type topics --entity-name u1 --add-config retention.ms=60000,cleanup.policy=[compact,delete]", stdout: "Completed updating config for topic u1.\n"},
+		{args: "configs B --describe --topic u1", stdout: "Dynamic configs for topic u1 are:\n" + u1 + "  retention.ms=60000 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:retention.ms=60000}\n"},
+		{args: "configs B --alter --topic u1 --delete-config retention.ms", stdout: "Completed updating config for topic u1.\n"},
+		{args: "configs B --describe --entity-type topics", stdout: "Dynamic configs for topic u1 are:\n" + u1},
+		{args: "configs B --describe --topic zz", stdout: "The topic 'zz' doesn't exist and doesn't have dynamic config.\n"},
+		{args: "configs B --alter --broker 1 --add-config log.cleaner.threads=2", stdout: "Completed updating config for broker 1.\n"},
+		{args: "configs B --describe --broker 1", stdout: "Dynamic configs for broker 1 are:\n  log.cleaner.threads=2 sensitive=false synonyms={DYNAMIC_BROKER_CONFIG:log.cleaner.threads=2, DEFAULT_CONFIG:log.cleaner.threads=1}\n"},
+		{args: "configs B --alter --entity-type brokers --entity-default --add-config log.retention.ms=7000000", stdout: "Completed updating default config for brokers in the cluster.\n"},
+		{args: "configs B --describe --broker-defaults", stdout: "Default configs for brokers in the cluster are:\n  log.retention.ms=7000000 sensitive=false synonyms={DYNAMIC_DEFAULT_BROKER_CONFIG:log.retention.ms=7000000}\n"},
+		{args: "configs B --alter --group gg --add-config consumer.session.timeout.ms=50000", stdout: "Completed updating config for group gg.\n"},
+		{args: "configs B --describe --group gg", stdout: "Dynamic configs for group gg are:\n  consumer.session.timeout.ms=50000 sensitive=false synonyms={DYNAMIC_GROUP_CONFIG:consumer.session.timeout.ms=50000, DEFAULT_CONFIG:group.consumer.session.timeout.ms=45000}\n"},
+		{args: "configs B --alter --client-metrics cm --add-config interval.ms=1000,metrics=[a,b]", stdout: "Completed updating config for client-metric cm.\n"},
+		{args: "configs B --describe --entity-type client-metrics --entity-name cm", stdout: "Dynamic configs for client-metric cm are:\n  interval.ms=1000 sensitive=false synonyms={DYNAMIC_CLIENT_METRICS_CONFIG:interval.ms=1000}\n  metrics=a,b sensitive=false synonyms={DYNAMIC_CLIENT_METRICS_CONFIG:metrics=a,b}\n"},
+		{args: "configs B --alter --topic u1 --add-config nonsense=1", code: 1, stderr: "Error while executing config command with args '--bootstrap-server BROKER --alter --topic u1 --add-config nonsense=1'"},
+		{args: "configs B --describe", code: 1, stderr: "At least one entity type must be specified"},
+		{args: "configs B", code: 1, stderr: "Command must include exactly one action: --describe, --alter"},
+		{args: "configs B --alter --topic u1", code: 1, stderr: "At least one of --add-config, --add-config-file, or --delete-config must be specified with --alter"},
+		{args: "configs B --describe --user alice", code: 1, stderr: "--user is not supported: users, clients and ips have quotas, which are not available"},
+	})
+}
+
+func TestQuorumAndFeatures(t *testing.T) {
+	address := aBroker(t)
+	runCalls(t, address, []call{
+		{args: "metadata-quorum B describe", code: 1, stderr: "One of --status or --replication must be specified with describe sub-command"},
+		{args: "metadata-quorum B", code: 1, stderr: "too few arguments"},
+		{args: "features B", code: 1, stderr: "too few arguments"},
+		{args: "features B upgrade", code: 1, stderr: "upgrade is not supported: the levels are those that this broker founds a cluster with"},
+	})
+	code, stdout, _ := tryWith(t, "", "features", "--bootstrap-server", address, "describe")
+	want := "Feature: metadata.version                          SupportedMinVersion: 3.3-IV3          SupportedMaxVersion: 4.4-IV2          FinalizedVersionLevel: 4.4-IV2          Epoch: "
+	if code != 0 || !strings.Contains(stdout, want) {
+		t.Errorf("code %d, %q", code, stdout)
+	}
+}

@@ -166,6 +166,11 @@ func (c *toolCall) read(options []option, args []string, untilWord bool) ([]stri
 				return nil, misuse("option %s takes no value", o.name)
 			}
 			value = "true"
+		} else if o.value == stateValue && !inline {
+			value = ""
+			if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+				value, args = args[0], args[1:]
+			}
 		} else if !inline {
 			if len(args) == 0 {
 				return nil, misuse("Option %s requires an argument", o.name)
@@ -301,7 +306,8 @@ func (t *tool) command(p *program) *cobra.Command {
 // tools are those of Kafka's shell tools that this program stands in for.
 func tools() []*tool {
 	return []*tool{
-		topicsTool(), storageTool(), clusterTool(), apiVersionsTool(),
+		topicsTool(), configsTool(), groupsTool(), consumerGroupsTool(), offsetsTool(), consoleProducerTool(), consoleConsumerTool(),
+		clusterTool(), apiVersionsTool(), quorumTool(), featuresTool(), storageTool(),
 	}
 }
 
