@@ -48,7 +48,7 @@ func (p *program) command() *cobra.Command {
 	root.SetErr(p.stderr)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(p.serveCommand(), p.devCommand(), p.healthCommand(), p.configCommand(), p.versionCommand())
+	root.AddCommand(p.serveCommand(), p.devCommand(), p.healthCommand(), p.configCommand(), p.toolsCommand(), p.versionCommand())
 	for _, t := range tools() {
 		root.AddCommand(t.command(p))
 	}

@@ -10,20 +10,29 @@ import (
 
 func (p *program) configCommand() *cobra.Command {
 	var f flags
-	var all, machine bool
+	var all, machine, properties bool
 	c := &cobra.Command{
 		Use:   "config [server.properties]",
 		Short: "Print the configuration that a broker would run with, and where it comes from",
 		Long: "Print the configuration that 'millrace serve' would run with, one config a line,\n" +
 			"and after it where it was set: a file and its line, an environment variable, or\n" +
 			"--override. A later one of these wins. Warnings go to standard error. Secrets and\n" +
-			"the values of configs that are not known are not shown.",
+			"the values of configs that are not known are not shown, but with --properties,\n" +
+			"which writes a file that 'millrace serve' and Kafka can read.",
 		Args: propertiesArg(&f),
-		RunE: func(*cobra.Command, []string) error { return p.printConfig(f, all, machine) },
+		RunE: func(*cobra.Command, []string) error {
+			if properties {
+				return p.printProperties(f)
+			}
+			return p.printConfig(f, all, machine)
+		},
 	}
 	f.addSource(c)
 	c.Flags().BoolVar(&all, "all", false, "print the defaults too")
 	c.Flags().BoolVar(&machine, "json", false, "print JSON")
+	c.Flags().BoolVar(&properties, "properties", false, "print what is set, secrets included, as a properties file")
+	c.MarkFlagsMutuallyExclusive("properties", "all")
+	c.MarkFlagsMutuallyExclusive("properties", "json")
 	return c
 }
 
@@ -76,6 +85,35 @@ func (p *program) printConfig(f flags, all, machine bool) error {
 	}
 	_, err = fmt.Fprint(p.stdout, out.String())
 	return err
+}
+
+// printProperties prints what is set in the format of server.properties.
+func (p *program) printProperties(f flags) error {
+	c, err := p.configuration(f)
+	if err != nil {
+		return err
+	}
+	var out strings.Builder
+	for _, key := range sorted(c.props) {
+		fmt.Fprintf(&out, "%s=%s\n", propertyKey.Replace(key), propertyValue(c.props[key]))
+	}
+	_, err = fmt.Fprint(p.stdout, out.String())
+	return err
+}
+
+// What a properties file would read as something else is written with a
+// backslash.
+var (
+	propertyKey  = strings.NewReplacer(`\`, `\\`, "\n", `\n`, "\r", `\r`, "\t", `\t`, "\f", `\f`, " ", `\ `, "=", `\=`, ":", `\:`, "#", `\#`, "!", `\!`)
+	propertyText = strings.NewReplacer(`\`, `\\`, "\n", `\n`, "\r", `\r`, "\t", `\t`, "\f", `\f`)
+)
+
+func propertyValue(v string) string {
+	text := propertyText.Replace(v)
+	if strings.HasPrefix(text, " ") {
+		text = `\` + text
+	}
+	return text
 }
 
 // shown lists the configs that are set, or all of them, by name.

@@ -16,14 +16,16 @@ import (
 type configuration struct {
 	static   *config.Static
 	warnings []config.Warning
-	origin   map[string]string // by key: FILE:LINE, a variable's name, or --override
+	props    map[string]string // the keys that are set, known or not
+	origin   map[string]string // where: FILE:LINE, a variable's name, or --override
 }
 
 // overridden is the origin of a key that the command line sets.
 const overridden = "--override"
 
 // configuration reads the file, lays the environment over it and the overrides
-// over both. Its errors are one line and are usage errors.
+// over both; what none of them sets may have a default in the file that
+// MILLRACE_DEFAULTS names. Its errors are one line and are usage errors.
 func (p *program) configuration(f flags) (*configuration, error) {
 	props, origin := map[string]string{}, map[string]string{}
 	if f.config != "" {
@@ -42,11 +44,22 @@ func (p *program) configuration(f flags) (*configuration, error) {
 		}
 		props[key], origin[key] = strings.TrimSpace(value), overridden
 	}
+	if path := p.variable(defaultsFile); path != "" {
+		below, from := map[string]string{}, map[string]string{}
+		if err := readProperties(path, below, from); err != nil {
+			return nil, usageError{fmt.Errorf("%s: %w", defaultsFile, err)}
+		}
+		for key, value := range below {
+			if _, set := props[key]; !set {
+				props[key], origin[key] = value, from[key]
+			}
+		}
+	}
 	static, warnings, err := config.ParseStatic(props)
 	if err != nil {
 		return nil, usageError{fmt.Errorf("configuration: %w%s", err, whence(err, origin))}
 	}
-	return &configuration{static: static, warnings: warnings, origin: origin}, nil
+	return &configuration{static: static, warnings: warnings, props: props, origin: origin}, nil
 }
 
 // whence says where the key that an error is about was set, if the error names one.

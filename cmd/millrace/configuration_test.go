@@ -3,11 +3,15 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"millrace/broker"
+	"millrace/controller/config"
 )
 
 func TestConfigTellsWhereEachKeyComesFrom(t *testing.T) {
@@ -116,4 +120,48 @@ func TestNamesInMessages(t *testing.T) {
 			t.Errorf("%s in %q: %v", c.key, c.message, got)
 		}
 	}
+}
+
+// A file of defaults lies below everything else, also below the listeners that
+// are derived from advertised ones.
+func TestDefaultsFile(t *testing.T) {
+	defaults := writeFile(t, "listeners=PLAINTEXT://:9092\nlog.dirs=/d\nnum.partitions=4\n")
+	path := writeFile(t, "num.partitions=5\n")
+	environ := []string{"MILLRACE_DEFAULTS=" + defaults, "KAFKA_ADVERTISED_LISTENERS=PLAINTEXT://here:9192"}
+	code, stdout, stderr := try(t, neverRun(t), environ, "config", path, "--properties")
+	want := "advertised.listeners=PLAINTEXT://here:9192\nlisteners=PLAINTEXT://0.0.0.0:9192\nlog.dirs=/d\nnum.partitions=5\n"
+	if code != 0 || stdout != want {
+		t.Errorf("code %d, %q, %s; want %q", code, stdout, stderr, want)
+	}
+	if _, stdout, _ = try(t, neverRun(t), environ[:1], "config"); !strings.Contains(stdout, "# "+defaults+":3\n") {
+		t.Errorf("the source of a default is not told:\n%s", stdout)
+	}
+	if code, _, stderr = try(t, neverRun(t), []string{"MILLRACE_DEFAULTS=/nowhere"}, "config"); code != exitUsage || !strings.Contains(stderr, "MILLRACE_DEFAULTS") {
+		t.Errorf("a file that is not there: code %d, %s", code, stderr)
+	}
+}
+
+// What --properties prints is read back as it was.
+func TestPropertiesRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		want := map[string]string{}
+		for key, value := range rapid.MapOfN(rapid.StringMatching(`[a-z .:=#!\\]{1,6}`), rapid.StringMatching(`[a-z =:#!\\\t\n\f]{0,8}`), 1, 4).Draw(t, "properties") {
+			want[key] = value
+		}
+		var file strings.Builder
+		for _, key := range sorted(want) {
+			fmt.Fprintf(&file, "%s=%s\n", propertyKey.Replace(key), propertyValue(want[key]))
+		}
+		list, err := config.ParseProperties(strings.NewReader(file.String()))
+		if err != nil {
+			t.Fatalf("%v\n%s", err, file.String())
+		}
+		got := map[string]string{}
+		for _, p := range list {
+			got[p.Key] = p.Value
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Fatalf("%q became %q through\n%s", want, got, file.String())
+		}
+	})
 }

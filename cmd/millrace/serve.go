@@ -54,6 +54,9 @@ func (p *program) serve(ctx context.Context, f flags) error {
 				strings.Join(i.Bootstrap, ","), i.NodeID, i.ClusterID)
 		},
 	}
+	if options.Outside, err = p.outside(conf.static, logger); err != nil {
+		return err
+	}
 	if err := f.operations.apply(p, logger, &options); err != nil {
 		return err
 	}

@@ -327,12 +327,31 @@ func calledAs(argv0 string, args []string) ([]string, error) {
 			return append([]string{rest}, args...), nil
 		}
 	}
+	return nil, usageError{fmt.Errorf("%s is not among Kafka's tools that this program stands in for: %s", name, strings.Join(toolNames(), ", "))}
+}
+
+// toolNames are the names that calledAs knows, sorted, without .sh.
+func toolNames() []string {
 	names := []string{"kafka-server-start"}
 	for _, t := range tools() {
 		names = append(names, "kafka-"+t.name)
 	}
 	sort.Strings(names)
-	return nil, usageError{fmt.Errorf("%s is not among Kafka's tools that this program stands in for: %s", name, strings.Join(names, ", "))}
+	return names
+}
+
+func (p *program) toolsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "tools",
+		Short: "Print the names of Kafka's tools that this program stands in for",
+		Long: "Print the names of Kafka's tools that this program stands in for, one a line.\n" +
+			"Called by one of them, with or without .sh, it takes that tool's flags.",
+		Args: noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := fmt.Fprintln(p.stdout, strings.Join(toolNames(), "\n"))
+			return err
+		},
+	}
 }
 
 // startArgs turns the arguments of kafka-server-start.sh into those of serve.
