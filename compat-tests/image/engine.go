@@ -49,7 +49,7 @@ func newHost(t *testing.T) *host {
 	for _, args := range []string{
 		"link set lo up",
 		"link add docker0 type bridge", "addr add " + bridgeAddress + "/16 dev docker0", "link set docker0 up",
-		"link add eth0 type dummy", "addr add " + hostAddress + "/24 dev eth0", "link set eth0 up",
+		"link add eth0 type bridge", "addr add " + hostAddress + "/24 dev eth0", "link set eth0 up",
 	} {
 		run(t, "ip", append([]string{"-n", h.ns}, strings.Fields(args)...)...)
 	}
