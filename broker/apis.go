@@ -194,7 +194,11 @@ func (d dispatcher) Handle(ctx context.Context, r *wire.Request) wire.Reply {
 	b := d.b
 	c := &call{Request: r, ctx: ctx, b: b, image: b.applied()}
 	a := lookup(r.Key)
+	logged := b.requests != nil && b.requests.wants(c)
 	if r.Body == nil && r.Key == int16(kmsg.ApiVersions) {
+		if logged {
+			return b.requests.handle(c, (*Broker).apiVersions)
+		}
 		return b.apiVersions(c)
 	}
 	msg, err := wire.Decode(r)
@@ -204,5 +208,8 @@ func (d dispatcher) Handle(ctx context.Context, r *wire.Request) wire.Reply {
 		return wire.Reply{Close: true}
 	}
 	c.msg = msg
+	if logged {
+		return b.requests.handle(c, a.handle)
+	}
 	return a.handle(b, c)
 }

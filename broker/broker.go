@@ -57,7 +57,9 @@ type Options struct {
 	Now        func() time.Time
 
 	Monitoring Monitoring
-	Version    string // of the program, for /metrics
+	// LogRequests says which requests are logged with their answers; nil: none.
+	LogRequests *RequestFilter
+	Version     string // of the program, for /metrics
 }
 
 // Info is what a ready broker tells.
@@ -115,6 +117,7 @@ type Broker struct {
 	brokerEpoch atomic.Int64
 
 	telemetry clientTelemetry
+	requests  *requestLog // nil: no request is logged
 
 	version string
 	phase   atomic.Int32

@@ -106,7 +106,7 @@ func newBroker(o Options) *Broker {
 	if b.authorizer == nil {
 		b.authorizer = auth.AllowAll{}
 	}
-	b.version = o.Version
+	b.version, b.requests = o.Version, newRequestLog(o.LogRequests, b.log)
 	b.phase.Store(phaseStarting)
 	b.listen = o.Listen
 	if b.listen == nil {

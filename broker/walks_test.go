@@ -17,13 +17,20 @@ import (
 // a raw connection to it.
 func serving(t testing.TB) net.Conn {
 	t.Helper()
+	return servingWith(t, Options{})
+}
+
+// servingWith is serving with options of the test's own.
+func servingWith(t testing.TB, o Options) net.Conn {
+	t.Helper()
 	static, _, err := config.ParseStatic(map[string]string{"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, done := make(chan Info, 1), make(chan error, 1)
-	go func() { done <- Run(ctx, Options{Config: static, Ready: func(i Info) { ready <- i }}) }()
+	o.Config, o.Ready = static, func(i Info) { ready <- i }
+	go func() { done <- Run(ctx, o) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -126,8 +133,15 @@ func TestWalks(t *testing.T) {
 
 // The allocations of the two walks, over a real socket and a real disk. Growth
 // here is a decision, not an accident.
+// Metrics being served may not cost one more.
 func TestWalkAllocations(t *testing.T) {
-	nc := serving(t)
+	t.Run("no metrics", func(t *testing.T) { walkAllocations(t, serving(t)) })
+	t.Run("metrics", func(t *testing.T) {
+		walkAllocations(t, servingWith(t, Options{Monitoring: Monitoring{Address: "127.0.0.1:0"}}))
+	})
+}
+
+func walkAllocations(t *testing.T, nc net.Conn) {
 	produce, fetch := walkable(t, nc, 1024)
 	buf := make([]byte, 1<<20)
 	for _, w := range []struct {

@@ -80,7 +80,7 @@ var (
 	ConnectionCount    = define(Gauge, "kafka_server_socket_server_metrics_connection_count", socketBean("connection-count"), "Connections that are open.", ofListener...)
 	ConnectionCreation = define(Counter, "kafka_server_socket_server_metrics_connection_creation_total", socketBean("connection-creation-total"), "Connections accepted.", ofListener...)
 	ConnectionClose    = define(Counter, "kafka_server_socket_server_metrics_connection_close_total", socketBean("connection-close-total"), "Connections that have ended.", ofListener...)
-	ConnectionsExpired = define(Counter, "kafka_server_socket_server_metrics_expired_connections_killed_count_total", socketBean("expired-connections-killed-count"), "Connections closed for being idle.", ofListener...)
+	ConnectionsExpired = define(Gauge, "kafka_server_socket_server_metrics_expired_connections_killed_count", socketBean("expired-connections-killed-count"), "Connections closed for being idle.", ofListener...)
 	IncomingBytes      = define(Counter, "kafka_server_socket_server_metrics_incoming_byte_total", socketBean("incoming-byte-total"), "Bytes of requests read.", ofListener...)
 	OutgoingBytes      = define(Counter, "kafka_server_socket_server_metrics_outgoing_byte_total", socketBean("outgoing-byte-total"), "Bytes of answers written.", ofListener...)
 	SocketRequests     = define(Counter, "kafka_server_socket_server_metrics_request_total", socketBean("request-total"), "Answers sent (Kafka's name: requests that it sends).", ofListener...)
