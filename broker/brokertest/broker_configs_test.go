@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -357,15 +356,7 @@ func TestCheckpointConfigs(t *testing.T) {
 	late := says("recovery-point-offset-checkpoint", three)
 	recovery := inFile("log.flush.offset.checkpoint.interval.ms", "5000", "nothing", "events 0 3", late)
 	recovery.beside = map[string]string{"flush.messages": "1"}
-	start := inFile("log.flush.start.offset.checkpoint.interval.ms", "5000", "nothing", "events 0 2", says("log-start-offset-checkpoint", func(s *shown) {
-		s.fill(3, 10)
-		var o kadm.Offsets
-		o.Add(kadm.Offset{Topic: "events", Partition: 0, At: 2})
-		if _, err := s.adm.DeleteRecords(context.Background(), o); err != nil {
-			s.Fatal(err)
-		}
-	}))
-	levels(t, []effect{recovery, start,
+	levels(t, []effect{recovery,
 		inFile("replica.high.watermark.checkpoint.interval.ms", "60000", "events 0 3", "nothing", says("replication-offset-checkpoint", three))})
 }
 

@@ -244,13 +244,13 @@ func TestSegmentConfigs(t *testing.T) {
 			s.fill(1, 10)
 			return early + ", then " + s.segments()
 		}, without: "1 segments, then 1 segments", with: "1 segments, then 2 segments"},
-		{topic: "segment.jitter.ms", broker: "log.roll.jitter.ms", value: "3600000", static: map[string]string{"log.roll.jitter.hours": "1"},
-			beside: map[string]string{"segment.ms": "3600000"}, see: func(s *shown) string {
-				// Twenty hours less a bit, each with a chance of one in some hundreds to be
+		{topic: "segment.jitter.ms", broker: "log.roll.jitter.ms", value: "60000", static: map[string]string{"log.roll.jitter.hours": "1"},
+			beside: map[string]string{"segment.ms": "60000"}, see: func(s *shown) string {
+				// Twenty minutes less a bit, each with a chance of one in some hundreds to be
 				// whole in spite of the jitter.
 				for range 20 {
 					s.fill(1, 10)
-					time.Sleep(59*time.Minute + 50*time.Second)
+					time.Sleep(59*time.Second + 800*time.Millisecond)
 				}
 				return map[bool]string{true: "rolls early", false: "rolls in time"}[s.files(".log") > 12]
 			}, without: "rolls in time", with: "rolls early"},
