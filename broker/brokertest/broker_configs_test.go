@@ -48,7 +48,6 @@ func TestTopicDefaultConfigs(t *testing.T) {
 	levels(t, []effect{
 		inFile("num.partitions", "3", "fine, 1 partitions", "fine, 3 partitions", created),
 		inFile("auto.create.topics.enable", "false", "fine, 1 partitions", "UNKNOWN_TOPIC_OR_PARTITION, 0 partitions", created),
-		inFile("default.replication.factor", "2", "fine, 1 partitions", "INVALID_REPLICATION_FACTOR, 0 partitions", created),
 		inFile("delete.topic.enable", "false", "fine", "TOPIC_DELETION_DISABLED", func(s *shown) string {
 			got, err := s.adm.DeleteTopics(context.Background(), "events")
 			if err != nil {
@@ -148,11 +147,6 @@ func TestOffsetConfigs(t *testing.T) {
 				s.Fatal(err)
 			}
 			return fmt.Sprintf("%d partitions", len(got["__consumer_offsets"].Partitions))
-		}),
-		inFile("offsets.topic.replication.factor", "2", "fine", "COORDINATOR_NOT_AVAILABLE", func(s *shown) string {
-			req := kmsg.NewPtrFindCoordinatorRequest()
-			req.CoordinatorKeys = []string{"readers"}
-			return word(s.ask(req).(*kmsg.FindCoordinatorResponse).Coordinators[0].ErrorCode)
 		}),
 		inFile("offsets.topic.segment.bytes", "2000000", "104857600", "2000000", func(s *shown) string {
 			s.commit("readers", "")
