@@ -64,45 +64,45 @@ func (t *turn) leave(q machine.Request, r *kmsg.LeaveGroupRequest) {
 // roster finds a group's members by what a request calls them: it may list as
 // many as fit its frame, and the shard has other groups to serve.
 type roster struct {
-	members, pending map[string]bool   // by member id
-	statics          map[string]string // member id by instance id
+	byID, promised map[string]bool   // by member id; promised ids are pending ones
+	byInstance     map[string]string // member id by instance id
 }
 
 func rosterOf(l *live) roster {
-	r := roster{members: map[string]bool{}, pending: map[string]bool{}, statics: map[string]string{}}
+	r := roster{byID: map[string]bool{}, promised: map[string]bool{}, byInstance: map[string]string{}}
 	for _, m := range l.members {
-		r.members[m.id] = true
+		r.byID[m.id] = true
 		if m.instance != nil {
-			r.statics[*m.instance] = m.id
+			r.byInstance[*m.instance] = m.id
 		}
 	}
 	for i := range l.pending {
-		r.pending[l.pending[i].id] = true
+		r.promised[l.pending[i].id] = true
 	}
 	return r
 }
 
 // strike takes a member off, or says why it is none.
 func (r roster) strike(who kmsg.LeaveGroupRequestMember) int16 {
-	if r.pending[who.MemberID] {
-		delete(r.pending, who.MemberID)
+	if r.promised[who.MemberID] {
+		delete(r.promised, who.MemberID)
 		return none
 	}
 	id, named := who.MemberID, false
 	if who.InstanceID != nil {
-		if id, named = r.statics[*who.InstanceID]; !named || !r.members[id] {
+		if id, named = r.byInstance[*who.InstanceID]; !named || !r.byID[id] {
 			return unknownMemberID
 		}
 		if who.MemberID != "" && who.MemberID != id {
 			return fencedInstanceID
 		}
 	}
-	if !r.members[id] {
+	if !r.byID[id] {
 		return unknownMemberID
 	}
-	delete(r.members, id)
+	delete(r.byID, id)
 	if named {
-		delete(r.statics, *who.InstanceID)
+		delete(r.byInstance, *who.InstanceID)
 	}
 	return none
 }
