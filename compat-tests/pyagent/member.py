@@ -13,12 +13,15 @@ _STEP_SECONDS = 60
 
 
 class Member:
-    """Carries out the steps that name one consumer, in order; between them it polls with all partitions paused.
+    """Carries out the steps that name one consumer, in order; between them it polls with all partitions paused, once it
+    keeps more than kept_max records.
 
     An agent derives from it and brings the client's calls (the methods below that raise NotImplementedError, all called on
     this thread). It calls revoked and lost from the client's rebalance callbacks, or take where the callback has to commit
     in its own way.
     """
+
+    kept_max = 0
 
     def __init__(self, request, answers):
         self.topic = request["topic"]
@@ -134,7 +137,8 @@ class Member:
 
     def _idle(self):
         try:
-            self.pause_all()
+            if len(self._kept) >= self.kept_max:
+                self.pause_all()
             self._kept += self.poll(_IDLE_POLL_SECONDS)
         except Exception as e:
             print("poll between requests: %s: %s" % (type(e).__name__, e), file=sys.stderr)

@@ -39,6 +39,9 @@ def consumed(messages):
 
 
 class GroupMember(Member):
+    # A partition that is paused while the client still looks for its start may be read from its start twice.
+    kept_max = 5000
+
     def __init__(self, bootstrap, request, answers):
         self._bootstrap = bootstrap
         super().__init__(request, answers)
