@@ -139,7 +139,8 @@ class Member:
         try:
             if len(self._kept) >= self.kept_max:
                 self.pause_all()
-            self._kept += self.poll(_IDLE_POLL_SECONDS)
+            records = self.poll(_IDLE_POLL_SECONDS)  # may itself replace what is kept
+            self._kept += records
         except Exception as e:
             print("poll between requests: %s: %s" % (type(e).__name__, e), file=sys.stderr)
             time.sleep(_IDLE_POLL_SECONDS)

@@ -139,6 +139,24 @@ class OneMember(unittest.TestCase):
         self.ask("commit")
         self.assertEqual(self.member.commits, [])
 
+    def test_kept_of_a_lost_partition_is_thrown_away(self):
+        self.member.kept_max = 1_000_000
+        self.member.paused = False
+        while len(self.member._kept) < 4:
+            time.sleep(0.001)
+
+        def lose():  # within a poll, as clients do it
+            self.member.paused = True
+            del self.member.position[1]
+            self.member.lost([1])
+
+        self.member.events.append(lose)
+        while self.member.events:
+            time.sleep(0.001)
+        self.ask("consume", count=2, out=self.path, timeout_ms=5000)
+        self.ask("commit")
+        self.assertEqual([list(offsets) for offsets in self.member.commits], [[0]])
+
     def test_close_does_not_commit(self):
         self.ask("consume", count=2, out=self.path, timeout_ms=5000)
         self.assertTrue(self.ask("consumer-close")["ok"])
