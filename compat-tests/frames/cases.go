@@ -27,7 +27,8 @@ func Cases() []Case {
 	all = append(all, offsetDeleteCases()...)
 	all = append(all, topicPageCases()...)
 	all = append(all, telemetryCases()...)
-	return all
+	all = append(all, quorumCases()...)
+	return alsoOnController(all)
 }
 
 // WarmUp brings a fresh server to where its group coordinators and producer

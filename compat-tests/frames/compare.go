@@ -67,6 +67,7 @@ var unordered = map[string]string{
 	"AlterConfigsResponse.Resources":              "a Java hash map",
 	"ListConfigResourcesResponse.ConfigResources": "Java sets of names",
 	"OffsetForLeaderEpochResponse.Topics":         "a Scala map",
+	"ElectLeadersResponse.Topics":                 "a Java hash map, where all are asked for",
 }
 
 // keyed names the unordered arrays (built from hash maps) whose elements are

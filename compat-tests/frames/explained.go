@@ -36,6 +36,10 @@ var explained = []explanation{
 
 	explain(`^DescribeTopicPartitions/cursors/.*: behind the last[^:]*2147483647`, "Kafka's sum of the cursor's partition and the limit overflows, and the page ends there with a cursor that is none; here it ends as behind any other end"),
 
+	// The quorum.
+	explain(`^DescribeQuorum/partitions.*/v2: .*ReplicaDirectoryID: "<id \d+>" against "<no id>"$`,
+		"voters are known by their directories here, also where they are configured; Kafka tells directories from kraft.version 1 on"),
+
 	// Configs: what this run's servers are told on their command lines.
 	explain(`^DescribeConfigs/broker/.*"(advertised.listeners|controller.listener.names|controller.quorum.voters|process.roles)"`,
 		"Kafka's node is configured with these, and one node of Millrace needs none of them"),

@@ -29,7 +29,8 @@ type Case struct {
 
 // Side is one server in the run of a case.
 type Side struct {
-	// Version is that of the API under test.
+	// API is the one under test, and Version its version.
+	API     kmsg.Key
 	Version int16
 	// Prefix makes names unique: one run of a case in one version.
 	Prefix string
@@ -158,8 +159,12 @@ func (s *Side) send(req kmsg.Request) frame.Outcome {
 	return s.deliver(func(c *frame.Conn) frame.Outcome { return c.Send(c.Encode(req), kind) })
 }
 
-// ask is send on the listener under test.
+// ask is send on the listener under test. What a case asks of another API, to see
+// what became of its own, it asks the broker.
 func (s *Side) ask(req kmsg.Request) frame.Outcome {
+	if kmsg.Key(req.Key()) != s.API {
+		return s.send(req)
+	}
 	kind := req.ResponseKind()
 	kind.SetVersion(req.GetVersion())
 	return s.asked(func(c *frame.Conn) frame.Outcome { return c.Send(c.Encode(req), kind) })
@@ -218,7 +223,7 @@ func (s *Side) close() {
 
 // Play runs a case on one server.
 func (c *Case) Play(addr Address, version int16, prefix string) ([]Answer, error) {
-	s := &Side{Version: version, Prefix: prefix, Addr: addr.Broker}
+	s := &Side{API: c.API, Version: version, Prefix: prefix, Addr: addr.Broker}
 	if c.Controller {
 		s.Controller = addr.Controller
 	}
