@@ -27,7 +27,9 @@ func (b *Broker) alterConfigs(c *call, req *kmsg.AlterConfigsRequest) *kmsg.Alte
 	for _, r := range req.Resources {
 		times[configResource{r.ResourceType, r.ResourceName}]++
 	}
-	for _, r := range req.Resources {
+	for _, r := range onceEach(b, c, req.Resources, func(r kmsg.AlterConfigsRequestResource) configResource {
+		return configResource{r.ResourceType, r.ResourceName}
+	}) {
 		switch code, msg := b.mayChange(c, configResource{r.ResourceType, r.ResourceName}, times); {
 		case code != 0:
 			done(r, code, msg)

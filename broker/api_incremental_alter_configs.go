@@ -32,7 +32,9 @@ func (b *Broker) incrementalAlterConfigs(c *call, req *kmsg.IncrementalAlterConf
 	for _, r := range req.Resources {
 		times[configResource{r.ResourceType, r.ResourceName}]++
 	}
-	for _, r := range req.Resources {
+	for _, r := range onceEach(b, c, req.Resources, func(r kmsg.IncrementalAlterConfigsRequestResource) configResource {
+		return configResource{r.ResourceType, r.ResourceName}
+	}) {
 		switch code, msg := b.mayChange(c, configResource{r.ResourceType, r.ResourceName}, times); {
 		case code != 0:
 			done(r, code, msg)
@@ -112,6 +114,8 @@ func (b *Broker) mayChange(c *call, r configResource, times map[configResource]i
 	switch {
 	case times[r] > 1:
 		return kerr.InvalidRequest.Code, "Each resource must appear at most once."
+	case b.kindOf(c.Conn.Listener) == onController && !isConfigResource(r.kind):
+		return kerr.UnsupportedVersion.Code, "Unexpected resource type " + itoa(int32(r.kind)) + "."
 	case !b.mayAlterConfigs(c, r.kind, r.name):
 		return configAuthorizationError(r.kind), ""
 	case r.kind == kmsg.ConfigResourceTypeBroker && r.name != "" && b.kindOf(c.Conn.Listener) == onBroker:
@@ -145,4 +149,31 @@ func configAuthorizationError(t kmsg.ConfigResourceType) int16 {
 	default:
 		return kerr.ClusterAuthorizationFailed.Code
 	}
+}
+
+// isConfigResource says whether there are configs of a kind of resource.
+func isConfigResource(kind kmsg.ConfigResourceType) bool {
+	switch kind {
+	case kmsg.ConfigResourceTypeTopic, kmsg.ConfigResourceTypeBroker, kmsg.ConfigResourceTypeBrokerLogger, kmsg.ConfigResourceTypeClientMetrics, kmsg.ConfigResourceTypeGroupConfig:
+		return true
+	}
+	return false
+}
+
+// onceEach gives the resources of a request as a listener answers them: one that
+// is named more than once is refused each time on a broker's, and once on a
+// controller's.
+func onceEach[R any](b *Broker, c *call, resources []R, of func(R) configResource) []R {
+	if b.kindOf(c.Conn.Listener) == onBroker {
+		return resources
+	}
+	var out []R
+	seen := map[configResource]bool{}
+	for _, r := range resources {
+		if !seen[of(r)] {
+			out = append(out, r)
+		}
+		seen[of(r)] = true
+	}
+	return out
 }

@@ -44,7 +44,8 @@ func (b *Broker) apiVersions(c *call) wire.Reply {
 			c.answered(resp)
 			return wire.Reply{Body: wire.Encode(resp)}
 		}
-		if set && (*req.ClusterID != c.image.ClusterID() || req.NodeID != b.nodeID) {
+		// A controller answers whoever asks.
+		if set && b.kindOf(c.Conn.Listener) == onBroker && (*req.ClusterID != c.image.ClusterID() || req.NodeID != b.nodeID) {
 			resp.ErrorCode = kerr.RebootstrapRequired.Code
 			c.answered(resp)
 			return wire.Reply{Body: wire.Encode(resp)}

@@ -22,6 +22,7 @@ func quorumCases() []Case {
 		{API: kmsg.DescribeACLs, Name: "without an authorizer", Run: describeACLs},
 		{API: kmsg.CreateACLs, Name: "without an authorizer", Run: createACLs},
 		{API: kmsg.DeleteACLs, Name: "without an authorizer", Run: deleteACLs},
+		{API: kmsg.ApiVersions, Name: "keys of the other listener", From: 5, Controller: true, Run: keysOfBrokers},
 	}
 }
 
@@ -34,17 +35,38 @@ var onBoth = map[kmsg.Key]bool{
 	kmsg.DescribeACLs: true, kmsg.CreateACLs: true, kmsg.DeleteACLs: true,
 }
 
+// changesConfigs are the APIs whose cases about the broker's own configs are not
+// asked on the controller listener: Kafka stores there what its broker listener
+// refuses (a node.id, a listener that is none) and stumbles over it at the next
+// start. Here both listeners refuse the same.
+var changesConfigs = map[kmsg.Key]bool{kmsg.AlterConfigs: true, kmsg.IncrementalAlterConfigs: true}
+
+// onController is what such a case is called more.
+const onController = " on the controller"
+
 // alsoOnController gives the cases, and for each of an API that is served on
 // both listeners another one that asks the controller's.
 func alsoOnController(cases []Case) []Case {
 	all := cases
 	for _, c := range cases {
-		if onBoth[c.API] {
-			c.Controller, c.Name = true, c.Name+" on the controller"
+		if onBoth[c.API] && !c.Controller && c.Name != "keys nobody has" && !(c.Alone && changesConfigs[c.API]) {
+			c.Controller, c.Name = true, c.Name+onController
 			all = append(all, c)
 		}
 	}
 	return all
+}
+
+// keysOfBrokers asks a controller for what only brokers answer.
+func keysOfBrokers(s *Side) {
+	me := "x"
+	for _, key := range []int16{-1, 0, 2, 3, 7, 8, 9, 10, 11, 12, 16, 21, 22, 23, 24, 27, 34, 35, 42, 47, 48, 61, 65, 66, 68, 71, 72, 74, 75, 76, 83, 88, 95, 127, 1000} {
+		for _, version := range []int16{0, 1, 2, 3} {
+			for _, tags := range [][]byte{nil, {0}} {
+				s.Bytes(fmt.Sprintf("key %d, version %d, %d tag bytes", key, version, len(tags)), append(header(key, version, &me, tags), make([]byte, 40)...), nil)
+			}
+		}
+	}
 }
 
 func describeQuorum(s *Side) {

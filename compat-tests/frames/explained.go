@@ -1,6 +1,9 @@
 package frames
 
-import "regexp"
+import (
+	"regexp"
+	"strings"
+)
 
 // explanation is a difference that is meant.
 type explanation struct {
@@ -37,7 +40,9 @@ var explained = []explanation{
 	explain(`^DescribeTopicPartitions/cursors/.*: behind the last[^:]*2147483647`, "Kafka's sum of the cursor's partition and the limit overflows, and the page ends there with a cursor that is none; here it ends as behind any other end"),
 
 	// The quorum.
-	explain(`^DescribeQuorum/partitions.*/v2: .*ReplicaDirectoryID: "<id \d+>" against "<no id>"$`,
+	explain(`^AlterConfigs/groups and metrics/.*\d+ type (32|16) \[".*"\] .*Error(Code: 42 against 0|Message: .* against null)$`,
+		"Kafka's controller passes over a key without a value that its broker refuses; both listeners refuse it here"),
+	explain(`^DescribeQuorum/partitions/v2: .*ReplicaDirectoryID: "<id \d+>" against "<no id>"$`,
 		"voters are known by their directories here, also where they are configured; Kafka tells directories from kraft.version 1 on"),
 
 	// Configs: what this run's servers are told on their command lines.
@@ -55,8 +60,10 @@ var explained = []explanation{
 }
 
 // Explained says why a difference is meant; "" if it is not. seen counts the
-// explanations used.
+// explanations used. What is meant on the broker listener is meant on the
+// controller's.
 func Explained(difference string, seen func(at string)) string {
+	difference = strings.Replace(difference, onController+"/", "/", 1)
 	for _, e := range explained {
 		if e.at.MatchString(difference) {
 			seen(e.at.String())

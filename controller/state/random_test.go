@@ -63,7 +63,7 @@ func TestRandomRequests(t *testing.T) {
 	for range 5 {
 		rapid.Check(t, world)
 	}
-	for what, floor := range map[string]int{"partitions led": 100, "leaders changed": 10, "isr changed": 10, "topics gone": 2, "brokers fenced": 20} {
+	for what, floor := range map[string]int{"partitions led": 100, "leaders changed": 10, "isr changed": 10, "topics gone": 2, "brokers fenced": 20, "reassignments running": 5, "replicas removed": 5} {
 		if counts[what] < floor && !testing.Short() {
 			t.Errorf("%d %s, at least %d are wanted", counts[what], what, floor)
 		}
@@ -87,6 +87,15 @@ func check(t *rapid.T, before, after *image.Image, counts map[string]int) {
 					t.Fatalf("%s: isr %v is not within replicas %v", name, p.ISR, p.Replicas)
 				}
 			}
+			if len(p.Adding)+len(p.Removing) > 0 {
+				counts["reassignments running"]++
+				if len(difference(p.Adding, p.Replicas))+len(difference(p.Removing, p.Replicas)) > 0 {
+					t.Fatalf("%s: replicas %v, adding %v, removing %v", name, p.Replicas, p.Adding, p.Removing)
+				}
+				if left, isr := difference(p.Replicas, p.Removing), difference(p.ISR, p.Removing); len(left) > 0 && len(difference(left, isr)) == 0 {
+					t.Fatalf("%s: the reassignment of %v is not over with isr %v", name, p, p.ISR)
+				}
+			}
 			if p.Leader != image.NoLeader {
 				counts["partitions led"]++
 				if !slices.Contains(p.ISR, p.Leader) {
@@ -100,6 +109,12 @@ func check(t *rapid.T, before, after *image.Image, counts map[string]int) {
 			was := old.Partition(p.Index)
 			if was == nil || was == p {
 				continue
+			}
+			if len(difference(was.Replicas, p.Replicas)) > 0 {
+				counts["replicas removed"]++
+				if p.LeaderEpoch == was.LeaderEpoch {
+					t.Fatalf("%s: replicas went from %v to %v in leader epoch %d", name, was.Replicas, p.Replicas, p.LeaderEpoch)
+				}
 			}
 			if p.PartitionEpoch <= was.PartitionEpoch || p.LeaderEpoch < was.LeaderEpoch {
 				t.Fatalf("%s: epochs went from %d/%d to %d/%d", name, was.LeaderEpoch, was.PartitionEpoch, p.LeaderEpoch, p.PartitionEpoch)
@@ -150,7 +165,7 @@ func randomRequest(t *rapid.T, d *Decider, step int) kmsg.Request {
 	ids := func() []int32 {
 		return rapid.SliceOfN(rapid.Int32Range(0, 5), 0, 3).Draw(t, "ids")
 	}
-	switch rapid.IntRange(0, 14).Draw(t, "request") {
+	switch rapid.IntRange(0, 18).Draw(t, "request") {
 	case 0, 1:
 		req := kmsg.NewPtrBrokerRegistrationRequest()
 		req.BrokerID, req.ClusterID = broker, "cluster"
@@ -233,6 +248,37 @@ func randomRequest(t *rapid.T, d *Decider, step int) kmsg.Request {
 	case 12:
 		req := kmsg.NewPtrUnregisterBrokerRequest()
 		req.BrokerID = broker
+		return req
+	case 15:
+		req := kmsg.NewPtrElectLeadersRequest()
+		req.Version, req.ElectionType = 2, int8(rapid.IntRange(0, 2).Draw(t, "election"))
+		if rapid.Bool().Draw(t, "some") {
+			req.Topics = []kmsg.ElectLeadersRequestTopic{{Topic: name(), Partitions: ids()}}
+		}
+		return req
+	case 16, 17:
+		req := kmsg.NewPtrAlterPartitionAssignmentsRequest()
+		req.Version, req.AllowReplicationFactorChange = 1, rapid.IntRange(0, 3).Draw(t, "any factor") > 0
+		topic := kmsg.AlterPartitionAssignmentsRequestTopic{Topic: name()}
+		known := []int32{9}
+		for b := range d.working.Brokers() {
+			known = append(known, b.ID, b.ID, b.ID)
+		}
+		for t := range d.working.Topics() {
+			topic.Topic = t.Name // the last that there is
+		}
+		for i := range rapid.Int32Range(0, 3).Draw(t, "partitions") {
+			one := kmsg.AlterPartitionAssignmentsRequestTopicPartition{Partition: i}
+			if rapid.IntRange(0, 4).Draw(t, "cancel") > 0 {
+				for range rapid.IntRange(0, 3).Draw(t, "replicas") {
+					if id := rapid.SampledFrom(known).Draw(t, "replica"); !slices.Contains(one.Replicas, id) {
+						one.Replicas = append(one.Replicas, id)
+					}
+				}
+			}
+			topic.Partitions = append(topic.Partitions, one)
+		}
+		req.Topics = append(req.Topics, topic)
 		return req
 	case 13:
 		req := kmsg.NewPtrAllocateProducerIDsRequest()

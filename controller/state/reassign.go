@@ -116,9 +116,9 @@ func (d *Decider) cancel(t *image.Topic, p *image.Partition) (*records.Partition
 			return nil, fail(kerr.InvalidReplicaAssignment, fmt.Sprintf(
 				"Unable to revert partition assignment for %s:%d because it would require an unclean leader election.", t.Name, p.Index))
 		}
-		isr, r.LeaderRecoveryState = r.Replicas[:1], 1
-		if living := d.active(r.Replicas); len(living) > 0 {
-			isr = living[:1]
+		isr = r.Replicas[:1]
+		if living := d.active(r.Replicas); len(living) > 0 && living[0] != isr[0] {
+			isr, r.LeaderRecoveryState = living[:1], 1
 		}
 	}
 	if !slices.Equal(isr, p.ISR) {

@@ -199,6 +199,10 @@ func (p *play) request(d *datadriven.TestData) kmsg.Request {
 		if rack := arg(d, "rack", ""); rack != "" {
 			req.Rack = &rack
 		}
+		if levels := arg(d, "levels", ""); levels != "" {
+			low, high, _ := strings.Cut(levels, "-")
+			req.Features = []kmsg.BrokerRegistrationRequestFeature{{Name: "metadata.version", MinSupportedVersion: int16(p.number(low)), MaxSupportedVersion: int16(p.number(high))}}
+		}
 		if level := arg(d, "level", ""); level != "" {
 			n := int16(p.number(level))
 			req.Features = []kmsg.BrokerRegistrationRequestFeature{{Name: "metadata.version", MinSupportedVersion: n, MaxSupportedVersion: n}}
@@ -280,6 +284,9 @@ func (p *play) request(d *datadriven.TestData) kmsg.Request {
 		return req
 	case "isr":
 		return p.alterPartition(d)
+	}
+	if req := p.clusterRequest(d); req != nil {
+		return req
 	}
 	p.t.Fatalf("%s: no such command %q", d.Pos, d.Cmd)
 	return nil
@@ -421,6 +428,7 @@ func code(c int16, message *string) string {
 }
 
 func (p *play) answer(out *strings.Builder, resp kmsg.Response) {
+	clusterAnswer(out, resp)
 	switch r := resp.(type) {
 	case *kmsg.BrokerRegistrationResponse:
 		fmt.Fprintf(out, "%s broker epoch %d\n", code(r.ErrorCode, nil), r.BrokerEpoch)
@@ -514,7 +522,7 @@ func (p *play) record(r records.Metadata) string {
 		}
 		return fmt.Sprintf("Partition %s-%d replicas %v isr %v leader %d%s", p.name(r.TopicId), r.PartitionId, r.Replicas, r.Isr, r.Leader, dirs)
 	case *records.PartitionChangeRecord:
-		s := fmt.Sprintf("PartitionChange %s-%d", p.name(r.TopicId), r.PartitionId)
+		s := fmt.Sprintf("PartitionChange %s-%d", p.name(r.TopicId), r.PartitionId) + moves(r)
 		if r.Isr != nil {
 			s += fmt.Sprintf(" isr %v", r.Isr)
 		}
@@ -572,6 +580,9 @@ func (p *play) show(d *datadriven.TestData) string {
 			continue
 		}
 		for _, part := range t.Partitions {
+			if len(part.Adding)+len(part.Removing) > 0 {
+				fmt.Fprintf(&out, "%s-%d adding %v removing %v\n", name, part.Index, part.Adding, part.Removing)
+			}
 			fmt.Fprintf(&out, "%s-%d replicas %v isr %v leader %d/%d partition epoch %d recovery %d\n", name, part.Index, part.Replicas, part.ISR,
 				part.Leader, part.LeaderEpoch, part.PartitionEpoch, part.LeaderRecoveryState)
 		}

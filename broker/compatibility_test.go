@@ -1,0 +1,158 @@
+package broker
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"millrace/controller/state"
+)
+
+var update = flag.Bool("update", false, "write docs/compatibility.md anew")
+
+const compatibilityPage = "../docs/compatibility.md"
+
+// kafkaAPI is what Kafka has under a key.
+type kafkaAPI struct {
+	key       int16
+	name      string
+	listeners string // "-" for none
+	min, max  int16  // -1 for none
+}
+
+func kafkaAPIs(t *testing.T) []kafkaAPI {
+	t.Helper()
+	raw, err := os.ReadFile("testdata/kafka-apis.tsv")
+	if err != nil {
+		t.Fatal(err)
+	}
+	number := func(s string) int16 {
+		if s == "-" {
+			return -1
+		}
+		n, err := strconv.ParseInt(s, 10, 16)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return int16(n)
+	}
+	var out []kafkaAPI
+	for line := range strings.Lines(string(raw)) {
+		f := strings.Split(strings.TrimSpace(line), "\t")
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		if len(f) != 5 {
+			t.Fatalf("%q has %d fields", line, len(f))
+		}
+		out = append(out, kafkaAPI{number(f[0]), f[1], f[2], number(f[3]), number(f[4])})
+	}
+	return out
+}
+
+// waits says, for each API of Kafka's that is not served, or not on every
+// listener, what it waits for; and why versions are left out.
+var waits = map[int16]string{
+	0: "versions 0 to 2 carry message sets: they are named, as Kafka 4 names them, and refused", 1: "versions 0 to 3 want message sets; a controller's Fetch is KRaft's own replication, in whose place raft's own messages agree on the metadata",
+	4: "removed in Kafka 4.0", 5: "removed in Kafka 4.0", 6: "removed in Kafka 4.0", 7: "removed in Kafka 4.0",
+	17: "SASL", 36: "SASL", 38: "delegation tokens", 39: "delegation tokens", 40: "delegation tokens", 41: "delegation tokens",
+	24: "transactions", 25: "transactions", 26: "transactions", 27: "transactions", 28: "transactions", 65: "transactions", 66: "transactions",
+	34: "several log directories that replicas move between", 48: "client quotas", 49: "client quotas", 50: "SCRAM users", 51: "SCRAM users",
+	52: "nothing: raft's own messages agree on the metadata", 53: "nothing: raft's own messages agree on the metadata", 54: "nothing: raft's own messages agree on the metadata", 59: "nothing: raft's own messages agree on the metadata",
+	56: "several brokers in one cluster", 58: "several brokers in one cluster", 62: "several brokers in one cluster", 63: "several brokers in one cluster",
+	67: "several brokers in one cluster", 70: "several brokers in one cluster", 73: "several brokers in one cluster",
+	80: "several controllers in one cluster", 81: "several controllers in one cluster", 82: "several controllers in one cluster", 94: "several controllers in one cluster",
+	68: "next-generation groups (KIP-848)", 69: "next-generation groups (KIP-848)",
+	76: "share groups", 77: "share groups", 78: "share groups", 79: "share groups", 83: "share groups", 84: "share groups", 85: "share groups", 86: "share groups",
+	87: "share groups", 90: "share groups", 91: "share groups", 92: "share groups",
+	88: "streams groups", 89: "streams groups", 93: "streams groups",
+}
+
+func listenersOf(k listenerKind) string {
+	switch k {
+	case onBroker:
+		return "broker"
+	case onController:
+		return "controller"
+	}
+	return "broker, controller"
+}
+
+func versions(low, high int16) string {
+	if low == high {
+		return fmt.Sprint(low)
+	}
+	return fmt.Sprintf("%d-%d", low, high)
+}
+
+// compatibility is the page, made of the table in apis.go.
+func compatibility(t *testing.T) []byte {
+	var served, unserved bytes.Buffer
+	known := map[int16]bool{}
+	for _, k := range kafkaAPIs(t) {
+		known[k.key] = true
+		why := waits[k.key]
+		a := lookup(k.key)
+		if a == nil {
+			if why == "" {
+				t.Errorf("%s (%d) is not served, and nothing says what it waits for", k.name, k.key)
+			}
+			if k.max < 0 {
+				fmt.Fprintf(&unserved, "| %d | %s | | | %s |\n", k.key, k.name, why)
+				continue
+			}
+			fmt.Fprintf(&unserved, "| %d | %s | %s | %s | %s |\n", k.key, k.name, k.listeners, versions(k.min, k.max), why)
+			continue
+		}
+		whole := a.min == k.min && a.max == k.max && listenersOf(a.on) == k.listeners
+		if whole != (why == "") {
+			t.Errorf("%s (%d) is served on %q in %d-%d, Kafka's on %q in %d-%d; what is said of it: %q", k.name, k.key, listenersOf(a.on), a.min, a.max, k.listeners, k.min, k.max, why)
+		}
+		if a.max > k.max || a.on&onController != 0 && !strings.Contains(k.listeners, "controller") || a.on&onBroker != 0 && !strings.Contains(k.listeners, "broker") {
+			t.Errorf("%s (%d) is served where or in versions that Kafka does not serve it", k.name, k.key)
+		}
+		fmt.Fprintf(&served, "| %d | %s | %s | %s | %s |\n", k.key, k.name, listenersOf(a.on), versions(a.min, a.max), why)
+	}
+	for i := range table {
+		if !known[int16(table[i].key)] {
+			t.Errorf("key %d is served and Kafka does not have it", table[i].key)
+		}
+	}
+	page, err := os.ReadFile("testdata/compatibility.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var features bytes.Buffer
+	for _, f := range state.SupportedFeatures() {
+		fmt.Fprintf(&features, "| %s | %s |\n", f.Name, versions(f.Min, f.Max))
+	}
+	for mark, text := range map[string][]byte{"{{served}}\n": served.Bytes(), "{{unserved}}\n": unserved.Bytes(), "{{features}}\n": features.Bytes()} {
+		if bytes.Count(page, []byte(mark)) != 1 {
+			t.Fatalf("testdata/compatibility.txt has %s not once", mark)
+		}
+		page = bytes.Replace(page, []byte(mark), text, 1)
+	}
+	return page
+}
+
+// TestCompatibilityPage holds docs/compatibility.md to the table of APIs. With
+// -update it writes the page.
+func TestCompatibilityPage(t *testing.T) {
+	want := compatibility(t)
+	if *update {
+		if err := os.WriteFile(compatibilityPage, want, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	have, err := os.ReadFile(compatibilityPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(have, want) {
+		t.Errorf("%s is not what broker/apis.go and broker/testdata make: go test ./broker -run CompatibilityPage -update", compatibilityPage)
+	}
+}
