@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/zap"
 
+	"millrace/controller/config"
 	"millrace/controller/image"
 	"millrace/storage"
 )
@@ -146,4 +148,32 @@ func (b *Broker) assignDirectories(ctx context.Context, some map[replicaKey][16]
 		b.directories.told(k, dir)
 	}
 	return nil
+}
+
+// cordonedDirs is the config that keeps new replicas out of data directories
+// (KIP-1066).
+const cordonedDirs = "cordoned.log.dirs"
+
+// checkCordoned says what is wrong with what is set of it: entries are among
+// log.dirs as they stand there, or "*" alone is all of them.
+func (b *Broker) checkCordoned(set config.Lookup) error {
+	text, _ := set(cordonedDirs)
+	list := config.SplitList(text)
+	if slices.Contains(list, "*") {
+		if len(list) > 1 {
+			return fmt.Errorf("%s is * and must then hold nothing else", cordonedDirs)
+		}
+		return nil
+	}
+	known := b.config.LogDirs()
+	missing := slices.DeleteFunc(slices.Clone(list), func(dir string) bool { return slices.Contains(known, dir) })
+	if len(missing) > 0 {
+		return fmt.Errorf("%s must name directories of log.dirs, and these are not: %s", cordonedDirs, strings.Join(missing, ", "))
+	}
+	return nil
+}
+
+func (b *Broker) cordon(set config.Lookup) {
+	text, _ := set(cordonedDirs)
+	b.store.Cordon(config.SplitList(text))
 }

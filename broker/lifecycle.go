@@ -148,6 +148,10 @@ func (b *Broker) openStore(o Options) error {
 		return err
 	}
 	b.store = store
+	if err := b.checkCordoned(b.config.Set); err != nil {
+		return err
+	}
+	b.cordon(b.config.Set)
 	b.logOpened()
 	return nil
 }

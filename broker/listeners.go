@@ -190,6 +190,9 @@ func (b *Broker) checkListeners(img *image.Image, after config.Lookup) (int16, s
 	if err := b.config.CheckListeners(own, after); err != nil {
 		return kerr.InvalidRequest.Code, err.Error()
 	}
+	if err := b.checkCordoned(after); err != nil {
+		return kerr.InvalidRequest.Code, err.Error()
+	}
 	return 0, ""
 }
 

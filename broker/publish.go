@@ -183,6 +183,7 @@ func (b *Broker) setting(img *image.Image) config.Lookup {
 // applyBrokerConfigs takes over what changed in the broker's own dynamic
 // configs; topic defaults among them reach the topics by themselves.
 func (b *Broker) applyBrokerConfigs(img *image.Image) {
+	b.cordon(b.setting(img))
 	if b.server == nil {
 		return // the first images come before it, and it begins with what they say
 	}

@@ -132,6 +132,19 @@ func (s *Store) Cordon(paths []string) {
 	}
 }
 
+// CordonedIDs is the ids of the directories that get no new logs, in the order of the directories; never nil.
+func (s *Store) CordonedIDs() [][16]byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := [][16]byte{}
+	for _, d := range s.dirs {
+		if d.cordoned {
+			out = append(out, d.id)
+		}
+	}
+	return out
+}
+
 // isAt says whether a path, as a config says it, is the directory's.
 func (d *directory) isAt(path string) bool {
 	a, errA := filepath.Abs(path)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -12,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"millrace/storage"
 )
@@ -166,4 +168,59 @@ func TestDirectoriesOfOthers(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestCordonedDirectories: new partitions go round them, and none are made while
+// all are cordoned; what is there stays.
+func TestCordonedDirectories(t *testing.T) {
+	bubble(t, threeDirs, func(t *testing.T, n *Node) {
+		c := n.Client()
+		makeTopic(t, n, c, "old", 3)
+		set := func(value string) int16 {
+			req := kmsg.NewPtrIncrementalAlterConfigsRequest()
+			r := kmsg.NewIncrementalAlterConfigsRequestResource()
+			r.ResourceType, r.ResourceName = kmsg.ConfigResourceTypeBroker, strconv.Itoa(int(n.Info.NodeID))
+			r.Configs = []kmsg.IncrementalAlterConfigsRequestResourceConfig{{Name: "cordoned.log.dirs", Value: &value}}
+			req.Resources = append(req.Resources, r)
+			return ask[*kmsg.IncrementalAlterConfigsResponse](t, n, c, req).Resources[0].ErrorCode
+		}
+		marked := func() string {
+			var out []string
+			for _, d := range ask[*kmsg.DescribeLogDirsResponse](t, n, c, kmsg.NewPtrDescribeLogDirsRequest()).Dirs {
+				if d.IsCordoned {
+					out = append(out, d.Dir)
+				}
+			}
+			return strings.Join(out, " ")
+		}
+		for value, want := range map[string]int16{"/x": 42, "/a,*": 42, "/a,/x": 42} {
+			if code := set(value); code != want {
+				t.Errorf("cordoning %s: %d, want %d", value, code, want)
+			}
+		}
+		if code := set("/a,/c"); code != 0 || marked() != "/a /c" {
+			t.Errorf("cordoning two: %d, marked are %q", code, marked())
+		}
+		makeTopic(t, n, c, "new", 4)
+		if got := perDir(sizes(t, n, c, "new")); got["/b"] != 4 {
+			t.Errorf("new partitions per directory: %v", got)
+		}
+		if got := perDir(sizes(t, n, c, "old")); got["/a"] != 1 || got["/c"] != 1 {
+			t.Errorf("old partitions per directory: %v", got)
+		}
+		if code := set("*"); code != 0 || marked() != "/a /b /c" {
+			t.Errorf("cordoning all: %d, marked are %q", code, marked())
+		}
+		time.Sleep(5 * time.Second) // a heartbeat
+		req := kmsg.NewPtrCreateTopicsRequest()
+		rt := kmsg.NewCreateTopicsRequestTopic()
+		rt.Topic, rt.NumPartitions, rt.ReplicationFactor = "none", 1, 1
+		req.Topics = append(req.Topics, rt)
+		if got := ask[*kmsg.CreateTopicsResponse](t, n, c, req).Topics[0]; got.ErrorCode != kerr.InvalidReplicationFactor.Code {
+			t.Errorf("a topic while all are cordoned: %d", got.ErrorCode)
+		}
+		set("")
+		time.Sleep(5 * time.Second)
+		makeTopic(t, n, c, "again", 1)
+	})
 }

@@ -84,7 +84,7 @@ var brokerKeys = []Key{
 		Doc: "Length of each such window."},
 	{Name: "controller.socket.timeout.ms", Type: Int, Default: "30000", Effect: Waiting, Reason: "clusters of several nodes",
 		Doc: "How long a request to the controller may take."},
-	{Name: "cordoned.log.dirs", Type: List, Rule: Rule{Kind: Distinct}, Update: PerBroker, Effect: Waiting, Reason: "several data directories",
+	{Name: "cordoned.log.dirs", Type: List, Rule: Rule{Kind: Distinct}, Update: PerBroker,
 		Doc: "Data directories that get no new replicas."},
 	{Name: "create.topic.policy.class.name", Type: Class, Null: true, Importance: Low, Effect: Refused, Reason: "a policy",
 		Doc: "Class that judges new topics before they are made."},

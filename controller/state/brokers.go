@@ -174,6 +174,10 @@ func (d *Decider) heartbeat(now time.Time, req *kmsg.BrokerHeartbeatRequest) kms
 	}
 	s.contact, s.heard, s.offset = now, true, req.CurrentMetadataOffset
 
+	if d.cordon(b, req.CordonedLogDirs) {
+		b = d.working.Broker(b.ID)
+	}
+
 	at := unfenced
 	switch {
 	case b.Fenced:

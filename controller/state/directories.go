@@ -7,6 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"millrace/controller/image"
+	"millrace/wire/records"
 )
 
 // assignReplicas takes note of the directories that a broker has chosen for its
@@ -60,4 +61,30 @@ func (d *Decider) assignReplica(broker int32, dir [16]byte, t *image.Topic, inde
 	r.Directories = dirs
 	d.write(r)
 	return 0
+}
+
+// cordon takes note of the directories in which a broker wants no new replicas
+// (KIP-1066), and says whether that is news.
+func (d *Decider) cordon(b *image.Broker, dirs [][16]byte) bool {
+	if dirs == nil || slices.Equal(dirs, b.Cordoned) {
+		return false
+	}
+	r := records.NewBrokerRegistrationChangeRecord()
+	r.BrokerId, r.BrokerEpoch, r.CordonedLogDirs = b.ID, b.Epoch, dirs
+	d.write(r)
+	return true
+}
+
+// cordoned says whether a broker wants no new replicas in any of its
+// directories.
+func cordoned(b *image.Broker) bool {
+	if len(b.Directories) == 0 {
+		return false
+	}
+	for _, dir := range b.Directories {
+		if !slices.Contains(b.Cordoned, dir) {
+			return false
+		}
+	}
+	return true
 }

@@ -359,7 +359,7 @@ func (d *Decider) place(partitions, factor int, c *chance) ([][]int32, error) {
 		if b.Rack != nil {
 			rack = *b.Rack
 		}
-		brokers = append(brokers, place.Broker{ID: b.ID, Rack: rack, Fenced: b.Fenced})
+		brokers = append(brokers, place.Broker{ID: b.ID, Rack: rack, Fenced: b.Fenced || cordoned(b)})
 	}
 	return place.Place(brokers, partitions, factor, c.number())
 }
