@@ -37,7 +37,7 @@ func Place(brokers []Broker, partitions int, factor int, seed uint64) ([][]int32
 		return nil, &Error{"All brokers are currently fenced."}
 	}
 	if factor > len(brokers) {
-		return nil, &Error{fmt.Sprintf("The target replication factor of %d cannot be reached because only %d broker(s) are registered.", factor, len(brokers))}
+		return nil, &Error{fmt.Sprintf("The target replication factor of %d cannot be reached because only %d broker(s) are registered or some brokers have all their log directories cordoned.", factor, len(brokers))}
 	}
 	random := Random{state: seed}
 	living, fenced := newRing(brokers, false, &random), newRing(brokers, true, &random)

@@ -16,7 +16,7 @@ func TestRefusals(t *testing.T) {
 		{nil, 0, "Invalid replication factor 0: the replication factor must be positive."},
 		{nil, 1, "All brokers are currently fenced."},
 		{[]Broker{{ID: 1, Fenced: true}}, 1, "All brokers are currently fenced."},
-		{[]Broker{{ID: 1}, {ID: 2, Fenced: true}}, 3, "The target replication factor of 3 cannot be reached because only 2 broker(s) are registered."},
+		{[]Broker{{ID: 1}, {ID: 2, Fenced: true}}, 3, "The target replication factor of 3 cannot be reached because only 2 broker(s) are registered or some brokers have all their log directories cordoned."},
 	} {
 		_, err := Place(c.brokers, 1, c.factor, 7)
 		if err == nil || err.Error() != c.want {

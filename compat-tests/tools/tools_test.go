@@ -1,0 +1,281 @@
+//go:build compat
+
+package tools
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"millrace/compat-tests/frame"
+	"millrace/compat-tests/kafka"
+	"millrace/compat-tests/launch"
+)
+
+// properties are set on both servers: what suits one node and a short test.
+var properties = map[string]string{
+	"group.initial.rebalance.delay.ms": "0", "num.partitions": "1",
+	"offsets.topic.num.partitions": "4", "offsets.topic.replication.factor": "1",
+	"transaction.state.log.num.partitions": "4", "transaction.state.log.replication.factor": "1", "transaction.state.log.min.isr": "1",
+	"share.coordinator.state.topic.num.partitions": "4", "share.coordinator.state.topic.replication.factor": "1", "share.coordinator.state.topic.min.isr": "1",
+	"node.id": "1",
+}
+
+// stage is what all plays share.
+type stage struct {
+	runner   *Runner
+	we, they *Server
+	apis     map[int16]bool // that Millrace advertises
+	features map[string]bool
+	run      string
+
+	mu      sync.Mutex
+	used    map[string]int // explained differences
+	tallies map[string]*Tally
+}
+
+// TestToolsSeeKafka runs every play against both servers. MILLRACE_TOOLS chooses:
+// unset the short run, "all" all plays (and the report in ../README.md is
+// written), else the plays whose "tool/play" contains one of the texts between
+// commas.
+func TestToolsSeeKafka(t *testing.T) {
+	scripts, err := Scripts("testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	choice := os.Getenv("MILLRACE_TOOLS")
+	s := raise(t)
+	t.Run("options", func(t *testing.T) { s.everyOption(t, scripts) })
+	for _, alone := range []bool{true, false} {
+		t.Run(map[bool]string{true: "alone", false: "together"}[alone], func(t *testing.T) {
+			for _, script := range scripts {
+				for _, play := range script.Plays {
+					if play.Alone != alone || !chosen(choice, &play) {
+						continue
+					}
+					t.Run(play.Tool+"/"+play.Name, func(t *testing.T) {
+						if !alone {
+							t.Parallel()
+						}
+						s.perform(t, &play)
+					})
+				}
+			}
+		})
+	}
+	if choice == "all" {
+		for _, e := range explained {
+			if s.used[e.Why] == 0 && !t.Failed() {
+				t.Errorf("nothing differs any more because %s", e.Why)
+			}
+		}
+		if err := UpdateTable(filepath.Join("..", "README.md"), scripts, s.tallies); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func chosen(choice string, p *Play) bool {
+	switch choice {
+	case "":
+		return p.Smoke
+	case "all":
+		return true
+	}
+	return slices.ContainsFunc(strings.Split(choice, ","), func(text string) bool {
+		return text != "" && strings.Contains(p.Tool+"/"+p.Name+"/", text)
+	})
+}
+
+// raise starts both servers and the machine for the tools, at the same time.
+func raise(t *testing.T) *stage {
+	ctx := context.Background()
+	dir := t.TempDir()
+	s := &stage{used: make(map[string]int), tallies: make(map[string]*Tally), run: ""}
+	log, err := os.Create(filepath.Join(dir, "stray"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { log.Close() })
+	if _, err := kafka.Install(ctx, kafka.Newest); err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	var errs [3]error
+	wg.Go(func() {
+		s.they = &Server{Name: "Apache Kafka", Dir: filepath.Join(dir, "kafka-files"), Data: filepath.Join(dir, "kafka", "data")}
+		if errs[0] = os.MkdirAll(filepath.Join(dir, "kafka"), 0o755); errs[0] != nil {
+			return
+		}
+		var output io.Writer
+		if path := os.Getenv("MILLRACE_TOOLS_KAFKA_LOG"); path != "" {
+			f, err := os.Create(path)
+			if err != nil {
+				errs[0] = err
+				return
+			}
+			output = f
+		}
+		k, err := kafka.Start(ctx, kafka.Options{Dir: filepath.Join(dir, "kafka"), Properties: properties, Output: output})
+		if err != nil {
+			errs[0] = err
+			return
+		}
+		t.Cleanup(k.Stop)
+		s.they.Bootstrap, s.they.Controller, s.they.ClusterID = k.Bootstrap, k.Controller, k.ClusterID
+	})
+	wg.Go(func() {
+		s.we = &Server{Name: "Millrace", Dir: filepath.Join(dir, "millrace-files"), Data: filepath.Join(dir, "millrace")}
+		var overrides []string
+		for k, v := range properties {
+			overrides = append(overrides, k+"="+v)
+		}
+		m, err := launch.Start(launch.Options{Dir: s.we.Data, Overrides: overrides})
+		if err != nil {
+			errs[1] = err
+			return
+		}
+		t.Cleanup(func() {
+			if t.Failed() {
+				t.Logf("Millrace's log:\n%s", m.Log())
+			}
+			if err := m.Stop(); err != nil {
+				t.Error(err)
+			}
+		})
+		s.we.Bootstrap, s.we.ClusterID = m.Bootstrap, m.ClusterID
+	})
+	wg.Go(func() { s.runner, errs[2] = StartRunner(ctx, log) })
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(s.runner.Close)
+	if err := s.ask(); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// ask asks Millrace what it has, which decides which plays wait.
+func (s *stage) ask() error {
+	c, err := frame.Dial(s.we.Bootstrap)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	req := kmsg.NewPtrApiVersionsRequest()
+	req.Version, req.ClientSoftwareName, req.ClientSoftwareVersion = 3, "millrace-compat", "1"
+	resp := kmsg.NewPtrApiVersionsResponse()
+	resp.Version = 3
+	o := c.Send(c.Encode(req), resp)
+	have, ok := o.Response.(*kmsg.ApiVersionsResponse)
+	if !ok {
+		return fmt.Errorf("asking Millrace for its API versions: %+v", o)
+	}
+	s.apis, s.features = make(map[int16]bool), make(map[string]bool)
+	for _, k := range have.ApiKeys {
+		s.apis[k.ApiKey] = true
+	}
+	for _, f := range have.FinalizedFeatures {
+		s.features[f.Name] = f.MaxVersionLevel > 0
+	}
+	return nil
+}
+
+// missing is what a play waits for.
+func (s *stage) missing(p *Play) string {
+	for _, n := range p.Needs {
+		if n.Feature != "" && !s.features[n.Feature] || n.Feature == "" && !s.apis[n.Key] {
+			return n.String()
+		}
+	}
+	return ""
+}
+
+func (s *stage) perform(t *testing.T, p *Play) {
+	tally := &Tally{Play: p, Waits: s.missing(p)}
+	defer func() {
+		s.mu.Lock()
+		s.tallies[p.Tool+"/"+p.Name] = tally
+		s.mu.Unlock()
+	}()
+	if tally.Waits != "" {
+		t.Logf("waits for %s", tally.Waits)
+		return
+	}
+	begun := time.Now()
+	var ours, theirs []Seen
+	var errs [2]error
+	var wg sync.WaitGroup
+	wg.Go(func() { ours, errs[0] = Perform(s.we, s.runner, p, s.run) })
+	wg.Go(func() { theirs, errs[1] = Perform(s.they, s.runner, p, s.run) })
+	wg.Wait()
+	s.mu.Lock()
+	differences := Compare(p.Name, ours, theirs, s.we, s.they, s.used)
+	s.mu.Unlock()
+	tally.Commands, tally.Differences = len(theirs), len(differences)
+	for _, d := range differences {
+		t.Error(d)
+	}
+	for _, err := range errs {
+		if err != nil {
+			t.Error(err)
+			tally.Differences++
+		}
+	}
+	if os.Getenv("MILLRACE_TOOLS_SHOW") != "" {
+		for _, x := range theirs {
+			t.Logf("%s\nexit %d\n%s%s", x.What, x.Result.Exit, x.Result.Out, x.Result.Err)
+		}
+	}
+	t.Logf("%d commands in %v", len(theirs), time.Since(begun).Round(time.Millisecond))
+}
+
+// everyOption holds the plays to it: no option that a tool's --help names is
+// without a play, or a reason.
+func (s *stage) everyOption(t *testing.T, scripts []*Script) {
+	for _, script := range scripts {
+		tool := script.Tool
+		options, subcommands := s.help(t, tool)
+		used := Used(scripts, tool, subcommands)
+		for _, d := range Uncovered(options, used, script.Unasked) {
+			t.Errorf("%s: %s", tool.Name, d)
+		}
+	}
+}
+
+// help asks a tool, and each of its subcommands, for its options.
+func (s *stage) help(t *testing.T, tool Tool) (options, subcommands []string) {
+	ask := func(args ...string) Help {
+		res, err := s.runner.Do(tool.Class, append(args, "--help"), "", commandLimit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := ParseHelp(res.Out + res.Err)
+		if len(h.Options) == 0 && tool.Name != "kafka-e2e-latency" {
+			t.Errorf("%s: no options in\n%s%s", tool.Name, res.Out, res.Err)
+		}
+		return h
+	}
+	top := ask()
+	options = append(options, top.Options...)
+	for _, sub := range top.Subcommands {
+		options = append(options, sub)
+		for _, o := range ask(sub).Options {
+			options = append(options, sub+" "+o)
+		}
+	}
+	return options, top.Subcommands
+}
