@@ -9,7 +9,7 @@ import (
 
 // Compare lists how what was seen of Millrace differs from what was seen of
 // Apache Kafka, a line each. Explained differences are counted in used.
-func Compare(play string, ours, theirs []Seen, we, they *Server, used map[string]int) []string {
+func Compare(ours, theirs []Seen, we, they *Server, used map[string]int) []string {
 	var out []string
 	a, b := NewNormaliser(we), NewNormaliser(they)
 	for i := range min(len(ours), len(theirs)) {
@@ -25,11 +25,14 @@ func Compare(play string, ours, theirs []Seen, we, they *Server, used map[string
 		if x.Result.Hung || y.Result.Hung || x.Result.Stopped != y.Result.Stopped {
 			out = append(out, fmt.Sprintf("%s: hung %v, stopped %v; Kafka's hung %v, stopped %v", x.What, x.Result.Hung, x.Result.Stopped, y.Result.Hung, y.Result.Stopped))
 		}
-		for _, d := range diff(view(play, x, a, x.Result.Out, used), view(play, y, b, y.Result.Out, used)) {
-			out = append(out, x.What+": output: "+d)
-		}
-		for _, d := range diff(view(play, x, a, x.Result.Err, used), view(play, y, b, y.Result.Err, used)) {
-			out = append(out, x.What+": errors: "+d)
+		for _, part := range []struct{ name, ours, theirs string }{{"output", x.Result.Out, y.Result.Out}, {"errors", x.Result.Err, y.Result.Err}} {
+			lines, kafkas := view(x, a, part.ours), view(y, b, part.theirs)
+			lines = reconcile(x.Words, lines, kafkas, used)
+			for _, d := range diff(lines, kafkas) {
+				if d = x.What + ": " + part.name + ": " + d; !isExplained(d, used) {
+					out = append(out, d)
+				}
+			}
 		}
 	}
 	if len(ours) != len(theirs) {
@@ -48,9 +51,9 @@ func short(r Result) string {
 
 var spaces = regexp.MustCompile(`[ \t]+`)
 
-// view is the lines of an output, normalised, without those that are explained,
-// and sorted where Kafka's order is that of a hash.
-func view(play string, s Seen, n *Normaliser, text string, used map[string]int) []string {
+// view is the lines of an output, normalised, and sorted where Kafka's order is
+// that of a hash.
+func view(s Seen, n *Normaliser, text string) []string {
 	lines := strings.Split(text, "\n")
 	if order := orderOf(s.Words); order != nil {
 		for i := range lines {
@@ -63,7 +66,6 @@ func view(play string, s Seen, n *Normaliser, text string, used map[string]int) 
 	}
 	text = n.Text(strings.Join(lines, "\n"))
 	lines = strings.Split(text, "\n")
-	lines = slices.DeleteFunc(lines, func(line string) bool { return isExplained(play, s.Words, line, used) })
 	if tabular[s.Words[0]] {
 		for i := range lines {
 			lines[i] = strings.TrimSpace(spaces.ReplaceAllString(lines[i], " "))

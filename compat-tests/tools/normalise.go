@@ -36,6 +36,9 @@ var (
 	uuidText  = regexp.MustCompile(`\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b`)
 	kafkaUUID = regexp.MustCompile(`[A-Za-z0-9_-]{22,}`)
 	groupText = regexp.MustCompile(`\b(console-consumer|perf-consumer|console-share-consumer)-\d+\b`)
+	// The number that a client counts its kind with in its process; a tool is a
+	// process of its own for a user, and one of many here.
+	clientText = regexp.MustCompile(`\b((?:consumer|producer|adminclient)(?:-[A-Za-z0-9_.]+)*?)-\d+\b`)
 	// Microseconds of the year 2001 are far from milliseconds of today: thirteen
 	// digits from 2017 to 2033.
 	epochText = regexp.MustCompile(`\b(1[5-9]\d{11}|20\d{11})\b`)
@@ -44,7 +47,9 @@ var (
 	// cluster, and a checksum covers the times in the batch.
 	producerText = regexp.MustCompile(`\b(producerId|ProducerId|PRODUCER ID)(: ?|=)(\d+)\b`)
 	crcText      = regexp.MustCompile(`\b(crc: |"crc":)\d+`)
-	frameText    = regexp.MustCompile(`(?m)^(\s+at [\w.$/<>@]+\(.*\)|\s+\.\.\. \d+ (more|common frames omitted))\n`)
+	// The metadata offset up to which features were read.
+	featureText = regexp.MustCompile(`(FinalizedVersionLevel: \S+\s+Epoch: )\d+`)
+	frameText   = regexp.MustCompile(`(?m)^(\s+at [\w.$/<>@]+\(.*\)|\s+\.\.\. \d+ (more|common frames omitted))\n`)
 	// The message of an exception that stands for a broker's error code. Its words
 	// are the broker's own, the class is what the code means.
 	proseText = regexp.MustCompile(`org\.apache\.kafka\.common\.errors\.(\w+): ([^\n]+)`)
@@ -54,8 +59,13 @@ var (
 // the words around them.
 var measured = []*regexp.Regexp{
 	regexp.MustCompile(`\d+(?:\.\d+)?(?: records/sec| MB/sec| ms avg latency| ms max latency| ms 50th| ms 95th| ms 99th| ms 99\.9th)`),
+	regexp.MustCompile(`(?m)^Avg latency: [\d.]+`), regexp.MustCompile(`(?m)^0\t\d+\.\d+$`), regexp.MustCompile(`(?:50|99|99\.9)th = \d+`),
 	regexp.MustCompile(`"(?:avg_throughput|target_throughput)":-?\d+(?:\.\d+)?`),
 }
+
+// consumed is a line of the consumer's performance test: times, then how much was
+// read, and figures.
+var consumed = regexp.MustCompile(`(?m)^([^,\n]+, [^,\n]+, [\d.]+), [\d.]+, (\d+), [\d.]+, \d+, \d+, [\d.]+, [\d.]+$`)
 
 var number = regexp.MustCompile(`-?\d+(?:\.\d+)?`)
 
@@ -73,17 +83,24 @@ func (n *Normaliser) Text(text string) string {
 	text = uuidText.ReplaceAllStringFunc(text, func(id string) string { return n.identity("id", id) })
 	text = kafkaUUID.ReplaceAllStringFunc(text, n.kafkaID)
 	text = groupText.ReplaceAllString(text, "$1-<number>")
+	text = clientText.ReplaceAllString(text, "$1-<number>")
 	text = dateText.ReplaceAllString(text, "<time>")
 	text = epochText.ReplaceAllString(text, "<time>")
 	text = producerText.ReplaceAllStringFunc(text, func(s string) string {
 		m := producerText.FindStringSubmatch(s)
 		return m[1] + m[2] + n.identity("producer id", "producer "+m[3])
 	})
+	text = featureText.ReplaceAllString(text, "$1<metadata offset>")
 	text = crcText.ReplaceAllString(text, "$1<crc>")
+	text = consumed.ReplaceAllString(text, "$1, <measured>, $2, <measured>")
 	for _, re := range measured {
 		text = re.ReplaceAllStringFunc(text, func(s string) string {
-			// The first number is the figure, but for the names of percentiles.
-			at := number.FindStringIndex(s)
+			// The figure is the first number, or the last where words stand first.
+			all := number.FindAllStringIndex(s, -1)
+			at := all[0]
+			if at[0] > 0 || strings.HasPrefix(s, "0\t") || strings.Contains(s, "th = ") {
+				at = all[len(all)-1]
+			}
 			return s[:at[0]] + "<measured>" + s[at[1]:]
 		})
 	}

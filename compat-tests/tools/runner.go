@@ -94,7 +94,8 @@ func StartRunner(ctx context.Context, log io.Writer) (*Runner, error) {
 	}
 	r := &Runner{waiting: make(map[int64]chan Result)}
 	r.cmd = exec.Command("java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
-		"-Duser.language=en", "-Duser.country=US", "-Duser.timezone=UTC", "-cp", cp, "millrace.tools.Runner")
+		"-Duser.language=en", "-Duser.country=US", "-Duser.timezone=UTC",
+		"--add-opens", "java.base/java.lang=ALL-UNNAMED", "-cp", cp, "millrace.tools.Runner")
 	r.cmd.Stderr = log
 	if r.in, err = r.cmd.StdinPipe(); err != nil {
 		return nil, err

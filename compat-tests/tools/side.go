@@ -76,7 +76,10 @@ func (s *side) path(name string) string {
 	return filepath.Join(s.server.Dir, s.prefix()+"files", name)
 }
 
-func (s *side) prefix() string { return s.run + s.play.Name + "-" }
+// prefix makes names those of this play.
+func (s *side) prefix() string {
+	return s.run + strings.TrimPrefix(s.play.Tool, "kafka-") + "-" + s.play.Name + "-"
+}
 
 func (s *side) act(a Act) error {
 	switch a.Kind {
@@ -180,7 +183,7 @@ func (s *side) record(a Act, res Result) {
 	s.seen = append(s.seen, Seen{What: strings.Join(a.Words, " "), Words: a.Words, Result: res})
 }
 
-var variable = regexp.MustCompile(`\$[A-Za-z]+|(^|[^A-Za-z0-9@])@[a-z]|(^|[\s,:=])%[a-z]`)
+var variable = regexp.MustCompile(`\$[A-Za-z]+|(^|[^A-Za-z0-9@])@[a-z.(\[]|(^|[\s,:=])%[a-z]`)
 
 // expand puts in what stands for something else; see [ParsePlays].
 func (s *side) expand(text string) string {

@@ -16,6 +16,7 @@ import java.io.InputStream;
 import java.io.InputStreamReader;
 import java.io.OutputStream;
 import java.io.PrintStream;
+import java.lang.reflect.Field;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.nio.charset.StandardCharsets;
@@ -33,7 +34,7 @@ import java.util.concurrent.TimeUnit;
  *
  *   {"id":1,"run":CLASS,"args":[...],"stdin":TEXT,"limit":MS}   answered when the command has ended
  *   {"id":2,"peek":1}                                            what command 1 has printed so far
- *   {"id":3,"stop":1}                                            what SIGTERM would do; command 1 then ends by itself
+ *   {"id":3,"stop":1}                                            what SIGTERM does: hooks, then command 1 is over
  *
  * Answers are {"id":1,"exit":CODE,"out":TEXT,"err":TEXT,"stopped":BOOL,"hung":BOOL}. A command is a main method. Its
  * System.out, System.err and System.in are its own, and so are those of the threads that it starts. Exit.exit ends the
@@ -45,8 +46,9 @@ public final class Runner {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final InheritableThreadLocal<Command> CURRENT = new InheritableThreadLocal<>();
     private static final Map<Long, Command> RUNNING = new ConcurrentHashMap<>();
-    private static final ClassLoader TOOLS = new ToolLoader(Runner.class.getClassLoader());
     private static final long PATIENCE_MS = 10_000;
+
+    private static final int SIGTERM = 143;
 
     private static PrintStream answers;
     private static PrintStream stray;
@@ -65,6 +67,8 @@ public final class Runner {
         private final ByteArrayOutputStream err = new ByteArrayOutputStream();
         private final InputStream in;
         private final CountDownLatch ended = new CountDownLatch(1);
+        // Its own: tools keep counts in static fields.
+        private final ClassLoader loader = new ToolLoader(Runner.class.getClassLoader());
         private final List<Runnable> hooks = new ArrayList<>();
         private final List<Thread> leaving = new ArrayList<>();
         private Integer code;
@@ -93,26 +97,29 @@ public final class Runner {
         private void stop() {
             synchronized (this) {
                 stopped = true;
+                if (code == null) {
+                    code = SIGTERM;
+                }
             }
             runHooks();
+            end(SIGTERM);
         }
 
-        /** Each hook runs once, in a thread of the command's. */
+        /** Each hook runs once, in a thread of the command's: those given to Exit, and those given to the machine. */
         private void runHooks() {
-            List<Runnable> due;
+            List<Thread> threads = machineHooks(loader);
             synchronized (this) {
-                due = new ArrayList<>(hooks);
+                for (Runnable hook : hooks) {
+                    threads.add(new Thread(() -> {
+                        CURRENT.set(this);
+                        hook.run();
+                    }, "hook"));
+                }
                 hooks.clear();
             }
-            List<Thread> threads = new ArrayList<>();
-            for (Runnable hook : due) {
-                Thread t = new Thread(() -> {
-                    CURRENT.set(this);
-                    hook.run();
-                }, "hook");
+            for (Thread t : threads) {
                 t.setDaemon(true);
                 t.start();
-                threads.add(t);
             }
             for (Thread t : threads) {
                 try {
@@ -128,6 +135,30 @@ public final class Runner {
                 return b.toString(StandardCharsets.UTF_8);
             }
         }
+    }
+
+    /**
+     * Takes the hooks that a command has given to the machine itself. The table of them is not open to programs (the
+     * runner is started with --add-opens for it); a thread belongs to the command whose class loader it inherited.
+     */
+    private static List<Thread> machineHooks(ClassLoader loader) {
+        List<Thread> all = new ArrayList<>();
+        try {
+            Class<?> table = Class.forName("java.lang.ApplicationShutdownHooks");
+            Field field = table.getDeclaredField("hooks");
+            field.setAccessible(true);
+            synchronized (table) {
+                for (Object t : ((Map<?, ?>) field.get(null)).keySet()) {
+                    if (((Thread) t).getContextClassLoader() == loader) {
+                        all.add((Thread) t);
+                    }
+                }
+            }
+        } catch (ReflectiveOperationException e) {
+            throw new IllegalStateException("the machine keeps its shutdown hooks elsewhere", e);
+        }
+        all.removeIf(t -> !Runtime.getRuntime().removeShutdownHook(t));
+        return all;
     }
 
     /** Bytes that go to the command of the thread that writes them. */
@@ -245,11 +276,11 @@ public final class Runner {
     private static void run(long id, Command c, JsonNode r) {
         begin("main", () -> {
             CURRENT.set(c);
-            Thread.currentThread().setContextClassLoader(TOOLS);
+            Thread.currentThread().setContextClassLoader(c.loader);
             try {
                 List<String> args = new ArrayList<>();
                 r.path("args").forEach(a -> args.add(a.asText()));
-                Method main = TOOLS.loadClass(r.get("run").asText()).getMethod("main", String[].class);
+                Method main = c.loader.loadClass(r.get("run").asText()).getMethod("main", String[].class);
                 main.invoke(null, (Object) args.toArray(new String[0]));
                 c.end(0);
             } catch (InvocationTargetException e) {
