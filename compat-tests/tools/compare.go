@@ -42,7 +42,7 @@ func Compare(ours, theirs []Seen, we, they *Server, used map[string]int) []strin
 }
 
 func short(r Result) string {
-	text := strings.TrimSpace(r.Err + "\n" + r.Out)
+	text := strings.TrimSpace(frameText.ReplaceAllString(r.Err+"\n"+r.Out, ""))
 	if len(text) > 1500 {
 		text = text[:1500] + "..."
 	}

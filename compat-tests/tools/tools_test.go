@@ -4,6 +4,7 @@ package tools
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -115,6 +116,38 @@ func raise(t *testing.T) *stage {
 	}
 	var wg sync.WaitGroup
 	var errs [3]error
+	// Millrace first, on a port that the system gives it: Kafka's two are free a
+	// moment before it takes them.
+	func() {
+		s.we = &Server{Name: "Millrace", Dir: filepath.Join(dir, "millrace-files"), Data: filepath.Join(dir, "millrace")}
+		broker, err1 := launch.FreeAddress()
+		controller, err2 := launch.FreeAddress()
+		if errs[1] = errors.Join(err1, err2); errs[1] != nil {
+			return
+		}
+		// What kafka.Start configures.
+		overrides := []string{
+			"process.roles=broker,controller", "controller.quorum.voters=1@" + controller, "controller.listener.names=CONTROLLER",
+			"listeners=PLAINTEXT://" + broker + ",CONTROLLER://" + controller, "advertised.listeners=PLAINTEXT://" + broker,
+		}
+		for k, v := range properties {
+			overrides = append(overrides, k+"="+v)
+		}
+		m, err := launch.Start(launch.Options{Dir: s.we.Data, Overrides: overrides})
+		if err != nil {
+			errs[1] = err
+			return
+		}
+		t.Cleanup(func() {
+			if t.Failed() {
+				t.Logf("Millrace's log:\n%s", m.Log())
+			}
+			if err := m.Stop(); err != nil {
+				t.Error(err)
+			}
+		})
+		s.we.Bootstrap, s.we.Controller, s.we.ClusterID = broker, controller, m.ClusterID
+	}()
 	wg.Go(func() {
 		s.they = &Server{Name: "Apache Kafka", Dir: filepath.Join(dir, "kafka-files"), Data: filepath.Join(dir, "kafka", "data")}
 		if errs[0] = os.MkdirAll(filepath.Join(dir, "kafka"), 0o755); errs[0] != nil {
@@ -140,27 +173,6 @@ func raise(t *testing.T) *stage {
 		}
 		t.Cleanup(k.Stop)
 		s.they.Bootstrap, s.they.Controller, s.they.ClusterID = k.Bootstrap, k.Controller, k.ClusterID
-	})
-	wg.Go(func() {
-		s.we = &Server{Name: "Millrace", Dir: filepath.Join(dir, "millrace-files"), Data: filepath.Join(dir, "millrace")}
-		var overrides []string
-		for k, v := range properties {
-			overrides = append(overrides, k+"="+v)
-		}
-		m, err := launch.Start(launch.Options{Dir: s.we.Data, Overrides: overrides})
-		if err != nil {
-			errs[1] = err
-			return
-		}
-		t.Cleanup(func() {
-			if t.Failed() {
-				t.Logf("Millrace's log:\n%s", m.Log())
-			}
-			if err := m.Stop(); err != nil {
-				t.Error(err)
-			}
-		})
-		s.we.Bootstrap, s.we.ClusterID = m.Bootstrap, m.ClusterID
 	})
 	wg.Go(func() { s.runner, errs[2] = StartRunner(ctx, log) })
 	wg.Wait()
