@@ -28,6 +28,8 @@ type Order struct {
 
 // orders is the one table of what is sorted before it is compared.
 var orders = []Order{
+	{Words: []string{"kafka-client-metrics", "--list"}, Lines: true, Why: "resources: a hash map in the broker's answer"},
+	{Words: []string{"kafka-client-metrics", "--describe"}, Lines: true, Why: "resources: a hash map in the broker's answer"},
 	{Words: []string{"kafka-log-dirs", "--describe"}, JSON: true, Why: "partitions of a directory: a hash map in the broker's answer"},
 }
 
@@ -104,12 +106,21 @@ var explained = []Explained{
 	explain(`^kafka-configs .*--all: output: only (ours|Kafka's): "  (listeners|log.dirs)=.*DEFAULT_CONFIG|^kafka-configs .*--all: output: only Kafka's: "  log.dirs=<data> `,
 		"the defaults of listeners and log.dirs suit one node on loopback, founded without any configuration"),
 	explain(`^kafka-configs .*--all: output: only (ours|Kafka's): "  node.id=1 sensitive=false synonyms=\{STATIC_BROKER_CONFIG:node.id=1(, DEFAULT_CONFIG:node.id=1)?\}`, "node.id has a default that suits one node"),
+	explain(`^kafka-configs .*--all: output: only (ours|Kafka's): "  process.roles=broker,controller sensitive=false synonyms=\{STATIC_BROKER_CONFIG:process.roles=broker,controller(, DEFAULT_CONFIG:process.roles=broker,controller)?\}`,
+		"process.roles has a default that suits one node"),
 	explain(`^kafka-configs .*--all: output: only (ours|Kafka's): "  group.initial.rebalance.delay.ms=0 .*DEFAULT_CONFIG:group.initial.rebalance.delay.ms=(0|3000)\}`,
 		"the default of the initial rebalance delay suits one node"),
-	explain(`^kafka-features .*describe: output: only Kafka's: "Feature: (eligible.leader.replicas|group|share|streams|transaction).version `,
+	explain(`^kafka-features .*describe.*: output: only Kafka's: "Feature: (eligible.leader.replicas|group|share|streams|transaction).version `,
 		"a feature is told of when it is built"),
-	explain(`^kafka-features .*describe: output: only (ours|Kafka's): "Feature: kraft.version +SupportedMinVersion: 0 +SupportedMaxVersion: [01] +FinalizedVersionLevel: 0 `,
+	explain(`^kafka-features .*describe.*: output: only (ours|Kafka's): "Feature: kraft.version +SupportedMinVersion: 0 +SupportedMaxVersion: [01] +FinalizedVersionLevel: 0 `,
 		"level 1 of kraft.version is advertised when voters can be changed"),
+	explain(`^kafka-metadata-quorum .*--status: output: only (ours: "CurrentVoters: \[\{\\"id\\": 1, \\"directoryId\\": \\"<id \d+>|Kafka's: "CurrentVoters: \[\{\\"id\\": 1, \\"endpoints)`,
+		"voters are known by their directories whatever the level of kraft.version: one that lost its directory does not vote again"),
+	explain(`^kafka-metadata-quorum .*--replication.*: output: only (ours: "1 <id \d+>|Kafka's: "1 A{22}) <metadata offset> 0 <\w+>.* Leader"`,
+		"voters are known by their directories whatever the level of kraft.version: one that lost its directory does not vote again"),
+	explain(`api-versions -C: output: only Kafka's: "(Vote|BeginQuorumEpoch|EndQuorumEpoch|AlterPartition|Envelope|FetchSnapshot|BrokerRegistration|BrokerHeartbeat|AllocateProducerIds|ControllerRegistration|AssignReplicasToDirs|UpdateRaftVoter)\(`,
+		"how the nodes of a cluster speak among themselves is Millrace's own"),
+	explain(`api-versions.*: output: only (ours|Kafka's): "(\\t)?(GetTelemetrySubscriptions|PushTelemetry)\(`, "telemetry is served without a plugin"),
 }
 
 // isExplained says whether a difference is meant, and counts it.

@@ -47,8 +47,12 @@ var (
 	// cluster, and a checksum covers the times in the batch.
 	producerText = regexp.MustCompile(`\b(producerId|ProducerId|PRODUCER ID)(: ?|=)(\d+)\b`)
 	crcText      = regexp.MustCompile(`\b(crc: |"crc":)\d+`)
-	// The metadata offset up to which features were read.
+	// Offsets and terms of the metadata log: how often it was written, by each
+	// server's own controller.
 	featureText = regexp.MustCompile(`(FinalizedVersionLevel: \S+\s+Epoch: )\d+`)
+	statusText  = regexp.MustCompile(`(?m)^(LeaderEpoch|HighWatermark):(\s+)\d+$`)
+	replicaText = regexp.MustCompile(`(?m)^(\d+\s+[A-Za-z0-9_-]{22}\s+)\d+(\s+\d+\s.*(?:Leader|Observer|Follower)\s*)$`)
+	agoText     = regexp.MustCompile(`\b\d+ ms ago`)
 	frameText   = regexp.MustCompile(`(?m)^(\s+at [\w.$/<>@]+\(.*\)|\s+\.\.\. \d+ (more|common frames omitted))\n`)
 	// The message of an exception that stands for a broker's error code. Its words
 	// are the broker's own, the class is what the code means.
@@ -80,6 +84,7 @@ func (n *Normaliser) Text(text string) string {
 	text = strings.ReplaceAll(text, n.server.Dir, "<files>")
 	text = strings.ReplaceAll(text, n.server.Data, "<data>")
 	text = strings.ReplaceAll(text, n.server.ClusterID, "<cluster id>")
+	text = replicaText.ReplaceAllString(text, "${1}<metadata offset>$2")
 	text = uuidText.ReplaceAllStringFunc(text, func(id string) string { return n.identity("id", id) })
 	text = kafkaUUID.ReplaceAllStringFunc(text, n.kafkaID)
 	text = groupText.ReplaceAllString(text, "$1-<number>")
@@ -91,6 +96,8 @@ func (n *Normaliser) Text(text string) string {
 		return m[1] + m[2] + n.identity("producer id", "producer "+m[3])
 	})
 	text = featureText.ReplaceAllString(text, "$1<metadata offset>")
+	text = statusText.ReplaceAllString(text, "$1:$2<metadata offset>")
+	text = agoText.ReplaceAllString(text, "<time>")
 	text = crcText.ReplaceAllString(text, "$1<crc>")
 	text = consumed.ReplaceAllString(text, "$1, <measured>, $2, <measured>")
 	for _, re := range measured {
