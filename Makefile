@@ -52,15 +52,20 @@ clients: needs build ## real clients against the real binary (installs them firs
 	$(GO) test -tags compat -count=1 -p 1 -parallel 4 -timeout 20m ./compat-tests/run ./compat-tests/proxy ./compat-tests/tutorials
 
 .PHONY: suites
-suites: needs build ## the clients with full counts, Kafka's own applications; writes the table of compat-tests/README.md
+suites: needs build ## the clients with full counts, Kafka's own applications, every tool; writes the tables of compat-tests/README.md
 	sh compat-tests/install.sh
 	MILLRACE_COMPAT_RECORDS=20000 MILLRACE_COMPAT_BIG_RECORDS=all MILLRACE_COMPAT_TABLE=$(CURDIR)/compat-tests/README.md \
 	  $(GO) test -tags compat -count=1 -parallel 3 -timeout 60m ./compat-tests/run
 	$(GO) test -tags compat -count=1 -parallel 2 -timeout 40m ./compat-tests/applications
+	MILLRACE_TOOLS=all $(GO) test -tags compat -count=1 -parallel 4 -timeout 30m ./compat-tests/tools
 
 .PHONY: frames
 frames: build ## raw frames, version by version, compared with Apache Kafka
 	$(GO) test -tags compat -count=1 -timeout 15m -parallel 16 ./compat-tests/frames
+
+.PHONY: tools
+tools: build ## Kafka's own command-line tools, their output compared with that against Apache Kafka
+	$(GO) test -tags compat -count=1 -timeout 15m -parallel 4 ./compat-tests/tools
 
 .PHONY: torture
 torture: build ## kill -9 under load, again and again
@@ -71,7 +76,7 @@ bad-input: build ## hostile frames, corrupt batches, readers that never read
 	$(GO) test -tags compat -count=1 ./compat-tests/badinput
 
 .PHONY: test
-test: needs unit bad-input clients frames torture ## every test
+test: needs unit bad-input clients frames tools torture ## every test
 
 .PHONY: soak
 soak: ## fuzz every decoder for FUZZ (20s) each, then longer simulations
