@@ -22,6 +22,8 @@ func quorumCases() []Case {
 		{API: kmsg.DescribeACLs, Name: "without an authorizer", Run: describeACLs},
 		{API: kmsg.CreateACLs, Name: "without an authorizer", Run: createACLs},
 		{API: kmsg.DeleteACLs, Name: "without an authorizer", Run: deleteACLs},
+		{API: kmsg.IncrementalAlterConfigs, Name: "whole topics", Controller: true, Run: changeTopics},
+		{API: kmsg.AlterConfigs, Name: "whole topics", Controller: true, Run: replaceWhole},
 		{API: kmsg.ApiVersions, Name: "keys of the other listener", From: 5, Controller: true, Run: keysOfBrokers},
 	}
 }
@@ -38,7 +40,9 @@ var onBoth = map[kmsg.Key]bool{
 // changesConfigs are the APIs whose cases about the broker's own configs are not
 // asked on the controller listener: Kafka stores there what its broker listener
 // refuses (a node.id, a listener that is none) and stumbles over it at the next
-// start. Here both listeners refuse the same.
+// start. Here both listeners refuse the same. And what is sent of topics without
+// values makes Kafka's active controller resign, so that whoever asks beside it is
+// told NOT_CONTROLLER: it is asked what is whole (changeTopics).
 var changesConfigs = map[kmsg.Key]bool{kmsg.AlterConfigs: true, kmsg.IncrementalAlterConfigs: true}
 
 // onController is what such a case is called more.
@@ -49,12 +53,68 @@ const onController = " on the controller"
 func alsoOnController(cases []Case) []Case {
 	all := cases
 	for _, c := range cases {
-		if onBoth[c.API] && !c.Controller && c.Name != "keys nobody has" && !(c.Alone && changesConfigs[c.API]) {
+		if onBoth[c.API] && !c.Controller && c.Name != "keys nobody has" && !((c.Alone || c.Name == "topics") && changesConfigs[c.API]) {
 			c.Controller, c.Name = true, c.Name+onController
 			all = append(all, c)
 		}
 	}
 	return all
+}
+
+// changeTopics changes topics' configs with nothing left out.
+func changeTopics(s *Side) {
+	s.createTopic("a", 1)
+	a := s.Topic("a")
+	for _, validate := range []bool{true, false} {
+		ask := func(what string, resources ...kmsg.IncrementalAlterConfigsRequestResource) {
+			req := kmsg.NewPtrIncrementalAlterConfigsRequest()
+			req.ValidateOnly, req.Resources = validate, resources
+			s.Ask(fmt.Sprintf("%s, only validated: %v", what, validate), req)
+		}
+		ask("one", changing(ofTopic, a, "retention.ms=1000"))
+		ask("two", changing(ofTopic, a, "retention.ms=2000", "cleanup.policy=compact"))
+		ask("a bad value", changing(ofTopic, a, "retention.ms=x"))
+		ask("a bad one beside a good one", changing(ofTopic, a, "flush.ms=5", "retention.ms=x"))
+		ask("a key nobody has", changing(ofTopic, a, "no.such=1"))
+		ask("a topic there is not", changing(ofTopic, s.Topic("no"), "retention.ms=1"))
+		ask("none")
+	}
+	s.told(a)
+}
+
+// replaceWhole is changeTopics for the older API.
+func replaceWhole(s *Side) {
+	s.createTopic("a", 1)
+	a := s.Topic("a")
+	for _, validate := range []bool{true, false} {
+		ask := func(what, topic string, pairs ...string) {
+			req := kmsg.NewPtrAlterConfigsRequest()
+			r := kmsg.NewAlterConfigsRequestResource()
+			r.ResourceType, r.ResourceName = ofTopic, topic
+			for _, pair := range pairs {
+				key, value, _ := strings.Cut(pair, "=")
+				c := kmsg.NewAlterConfigsRequestResourceConfig()
+				c.Name, c.Value = key, &value
+				r.Configs = append(r.Configs, c)
+			}
+			req.ValidateOnly, req.Resources = validate, []kmsg.AlterConfigsRequestResource{r}
+			s.Ask(fmt.Sprintf("%s, only validated: %v", what, validate), req)
+		}
+		ask("two", a, "retention.ms=2000", "cleanup.policy=compact")
+		ask("one in their place", a, "retention.ms=1000")
+		ask("a bad value", a, "retention.ms=x")
+		ask("a key nobody has", a, "no.such=1")
+		ask("a topic there is not", s.Topic("no"), "retention.ms=1")
+	}
+	s.told(a)
+}
+
+// told records what a broker says of a topic's own configs, once it knows them.
+func (s *Side) told(topic string) {
+	pause(500)
+	req := kmsg.NewPtrDescribeConfigsRequest()
+	req.Resources = []kmsg.DescribeConfigsRequestResource{{ResourceType: ofTopic, ResourceName: topic, ConfigNames: []string{"retention.ms", "cleanup.policy", "flush.ms"}}}
+	s.AskIn(4, "what there is", req)
 }
 
 // keysOfBrokers asks a controller for what only brokers answer.
