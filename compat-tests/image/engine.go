@@ -261,15 +261,25 @@ func (c *container) stop() error {
 
 // first is the container's process 1 as the machine numbers it: the child of unshare.
 func (c *container) first() (int, error) {
-	out, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", c.cmd.Process.Pid, c.cmd.Process.Pid))
+	all, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
 		return 0, err
 	}
-	var pid int
-	if _, err := fmt.Sscan(string(out), &pid); err != nil {
-		return 0, fmt.Errorf("the container's first process: %w", err)
+	for _, path := range all {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue // it has ended
+		}
+		_, rest, _ := strings.Cut(string(text), ") ") // pid (name) state parent ...
+		var state string
+		var parent, pid int
+		if _, err := fmt.Sscan(rest, &state, &parent); err != nil || parent != c.cmd.Process.Pid {
+			continue
+		}
+		_, err = fmt.Sscan(string(text), &pid)
+		return pid, err
 	}
-	return pid, nil
+	return 0, errors.New("the container has no first process")
 }
 
 // waitFor waits until the container has printed a line.

@@ -17,7 +17,8 @@ type starter struct {
 	path    string
 	script  string // PORT, NAME and IP stand for the published port, and the container's host name and address
 	line    string
-	port    int // the container's port that is published
+	port    int  // the container's port that is published
+	within  bool // the script is written by a command inside the container, not copied by the engine
 }
 
 // what the modules for apache/kafka's image set beside the listeners.
@@ -56,7 +57,7 @@ var starters = []starter{
 		env:     with("CLUSTER_ID=5L6g3nShT-eMCtK--X86sw", "KAFKA_BROKER_ID=1", "KAFKA_CONTROLLER_QUORUM_VOTERS=1@localhost:9094", "KAFKA_LISTENERS=PLAINTEXT://0.0.0.0:9092,BROKER://0.0.0.0:9093,CONTROLLER://0.0.0.0:9094", "KAFKA_ADVERTISED_LISTENERS=PLAINTEXT://localhost:9092,BROKER://localhost:9092"),
 		command: []string{"bash", "-c", "while [ ! -f /opt/kafka/testcontainers_start.sh  ]; do sleep 0.1; done; chmod 755 /opt/kafka/testcontainers_start.sh && /opt/kafka/testcontainers_start.sh"}, path: "/opt/kafka/testcontainers_start.sh",
 		script: "#!/usr/bin/env bash\nexport KAFKA_ADVERTISED_LISTENERS=PLAINTEXT://127.0.0.1:PORT,BROKER://localhost:9093\n/etc/kafka/docker/run \n",
-		line:   "Kafka Server started", port: 9092,
+		line:   "Kafka Server started", port: 9092, within: true,
 	},
 	{
 		name:    ".NET, apache/kafka: a script whose first line is not the first, a list that ends in a comma",
@@ -113,7 +114,12 @@ func TestStarters(t *testing.T) {
 			h.publish(port, s.port, c)
 			c.start(s.command...)
 			script := strings.NewReplacer("PORT", fmt.Sprint(port), "NAME", c.name, "IP", c.ip).Replace(strings.ReplaceAll(s.script, "KAFKA_ADVERTISED_LISTENERS", "\x00"))
-			c.put(s.path, strings.ReplaceAll(script, "\x00", "KAFKA_ADVERTISED_LISTENERS"), 0o777)
+			script = strings.ReplaceAll(script, "\x00", "KAFKA_ADVERTISED_LISTENERS")
+			if !s.within {
+				c.put(s.path, script, 0o777)
+			} else if out, code := c.exec("sh", "-c", "echo '"+script+"' > "+s.path); code != 0 {
+				t.Fatalf("writing the script: %s", out)
+			}
 			c.waitFor(s.line)
 			bootstrap := fmt.Sprintf("localhost:%d", port)
 			told := bootstrap

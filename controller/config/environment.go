@@ -34,6 +34,9 @@ func MergeEnvironment(props map[string]string, environ []string) []Variable {
 		if key == "" {
 			continue
 		}
+		if key == "advertised.listeners" {
+			v = strings.TrimSuffix(v, ",") // start scripts append what may be nothing
+		}
 		props[key] = v
 		taken = append(taken, Variable{Name: name, Key: key})
 		if key == "advertised.listeners" {

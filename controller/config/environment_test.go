@@ -46,3 +46,13 @@ func TestVariableNames(t *testing.T) {
 		}
 	}
 }
+
+// A start script that appends a list of further listeners, which is empty,
+// leaves a comma.
+func TestAdvertisedListenersThatEndInAComma(t *testing.T) {
+	props := map[string]string{}
+	MergeEnvironment(props, []string{"KAFKA_ADVERTISED_LISTENERS=A://h:1,B://h:2,"})
+	if props["advertised.listeners"] != "A://h:1,B://h:2" || props["listeners"] != "A://0.0.0.0:1,B://0.0.0.0:2" {
+		t.Errorf("%v", props)
+	}
+}
