@@ -57,6 +57,8 @@ suites: needs build ## the clients with full counts, Kafka's own applications, e
 	MILLRACE_COMPAT_RECORDS=20000 MILLRACE_COMPAT_BIG_RECORDS=all MILLRACE_COMPAT_TABLE=$(CURDIR)/compat-tests/README.md \
 	  $(GO) test -tags compat -count=1 -parallel 3 -timeout 60m ./compat-tests/run
 	$(GO) test -tags compat -count=1 -parallel 2 -timeout 40m ./compat-tests/applications
+	sh compat-tests/image/install.sh build
+	MILLRACE_IMAGE_BUILD=1 $(GO) test -tags compat -count=1 -timeout 20m -run Build ./compat-tests/image
 	MILLRACE_TOOLS=all $(GO) test -tags compat -count=1 -parallel 4 -timeout 30m ./compat-tests/tools
 
 .PHONY: frames
@@ -67,6 +69,15 @@ frames: build ## raw frames, version by version, compared with Apache Kafka
 tools: build ## Kafka's own command-line tools, their output compared with that against Apache Kafka
 	$(GO) test -tags compat -count=1 -timeout 15m -parallel 4 ./compat-tests/tools
 
+.PHONY: image
+image: ## build the container image with docker
+	docker build -f docker/Dockerfile --build-arg VERSION=$(VERSION) -t millrace .
+
+.PHONY: image-test
+image-test: build ## the container image without an engine, in namespaces (takes root)
+	sh compat-tests/image/install.sh
+	$(GO) test -tags compat -count=1 -timeout 10m ./compat-tests/image
+
 .PHONY: torture
 torture: build ## kill -9 under load, again and again
 	$(GO) test -tags compat -count=1 ./compat-tests/torture
@@ -76,7 +87,7 @@ bad-input: build ## hostile frames, corrupt batches, readers that never read
 	$(GO) test -tags compat -count=1 ./compat-tests/badinput
 
 .PHONY: test
-test: needs unit bad-input clients frames tools torture ## every test
+test: needs unit bad-input clients frames tools image-test torture ## every test
 
 .PHONY: soak
 soak: ## fuzz every decoder for FUZZ (20s) each, then longer simulations

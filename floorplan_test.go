@@ -66,7 +66,7 @@ var rooms = map[string]room{
 
 	"broker":             {may: []string{"broker/...", "controller/...", "controller", "storage/...", "storage", "wire", "wire/records"}, libs: []string{kmsgLib, kerrLib, zapLib}, why: "one broker: composition and one file per API"},
 	"broker/machine":     {may: []string{"controller/image"}, libs: []string{kmsgLib}, pure: true, why: "the words that drivers and machines share"},
-	"broker/coordinator": {may: []string{"broker/machine", "controller/image", "storage/batch", "wire/records"}, libs: []string{kmsgLib, kerrLib, zapLib}, why: "runs a machine on top of a partition"},
+	"broker/coordinator": {may: []string{"broker/machine", "controller/image", "storage/batch", "storage/codec", "wire/records"}, libs: []string{kmsgLib, kerrLib, zapLib}, why: "runs a machine on top of a partition"},
 	"broker/group":       {may: []string{"broker/machine", "controller/image", "wire/records"}, libs: []string{kmsgLib, kerrLib}, pure: true, why: "classic consumer groups and offsets"},
 	"broker/partition":   {may: []string{"broker/replica", "controller/config", "storage/log", "storage/batch", "storage/producer"}, why: "one local replica"},
 	"broker/replica":     {may: []string{"storage/batch"}, pure: true, why: "the leader's view of its followers"},

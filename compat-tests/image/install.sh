@@ -1,8 +1,11 @@
 #!/bin/sh
-# Installs what the image's tests imitate an engine with, where apt-get is there.
+# Installs what the image's tests imitate an engine with, where apt-get is there; with the word build also what they build the
+# image with.
 set -eu
 missing=""
-for pair in busybox:busybox-static nft:nftables ip:iproute2 unshare:util-linux; do
+pairs="busybox:busybox-static nft:nftables ip:iproute2 unshare:util-linux"
+[ "${1-}" = build ] && pairs="$pairs buildah:buildah"
+for pair in $pairs; do
 	command -v "${pair%%:*}" >/dev/null || missing="$missing ${pair##*:}"
 done
 [ -z "$missing" ] && exit 0
