@@ -197,7 +197,7 @@ func (s *coordinators) imageChanged(img *image.Image, delta *image.Delta) {
 				Now:          b.now,
 				WriteTimeout: millis(b.config.Int("offsets.commit.timeout.ms")),
 				LoadBytes:    int(b.config.Int("offsets.load.buffer.size")),
-				Codec:        codec.Kind(b.config.Int("offsets.topic.compression.codec")),
+				Batches:      batch.BuilderOptions{Codec: codec.Kind(b.config.Int("offsets.topic.compression.codec"))},
 			})
 			s.epochs[p.Index] = p.LeaderEpoch
 		}

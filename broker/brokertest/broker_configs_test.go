@@ -380,3 +380,19 @@ func TestSessionConfigs(t *testing.T) {
 		})
 	}
 }
+
+func TestIdentityConfigs(t *testing.T) {
+	told := func(s *shown) string {
+		b := s.ask(kmsg.NewPtrDescribeClusterRequest()).(*kmsg.DescribeClusterResponse).Brokers[0]
+		rack := "no rack"
+		if b.Rack != nil {
+			rack = *b.Rack
+		}
+		return fmt.Sprintf("%d, %s", b.NodeID, rack)
+	}
+	levels(t, []effect{
+		inFile("broker.rack", "r7", "1, no rack", "1, r7", told),
+		inFile("node.id", "7", "1, no rack", "7, no rack", told),
+		inFile("broker.id", "7", "1, no rack", "7, no rack", told),
+	})
+}

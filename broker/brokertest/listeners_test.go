@@ -3,6 +3,7 @@ package brokertest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -94,4 +95,24 @@ func TestListenersChange(t *testing.T) {
 		}
 		Produce(t, c, "events", "v", 1)
 	})
+}
+
+// What clients are told is what advertised.listeners says, else the listener.
+func TestAdvertisedListeners(t *testing.T) {
+	for props, want := range map[string]string{"": "broker:9092", "PLAINTEXT://elsewhere:7": "elsewhere:7"} {
+		n := map[string]string{}
+		if props != "" {
+			n["advertised.listeners"] = props
+		}
+		bubble(t, n, func(t *testing.T, n *Node) {
+			got, err := n.Client().SeedBrokers()[0].Request(context.Background(), kmsg.NewPtrDescribeClusterRequest())
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := got.(*kmsg.DescribeClusterResponse).Brokers[0]
+			if told := fmt.Sprintf("%s:%d", b.Host, b.Port); told != want {
+				t.Errorf("advertised.listeners=%s: clients are told %s", props, told)
+			}
+		})
+	}
 }

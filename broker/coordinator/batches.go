@@ -3,13 +3,12 @@ package coordinator
 import (
 	"millrace/broker/machine"
 	"millrace/storage/batch"
-	"millrace/storage/codec"
 )
 
 // newBatch is a decision as Kafka's group coordinator writes one: uncompressed
 // unless offsets.topic.compression.codec says otherwise, base sequence 0 whether or not a producer stands behind it.
-func newBatch(nowMs int64, kind codec.Kind, d machine.Decision) []byte {
-	o := batch.BuilderOptions{Codec: kind, Producer: true, ProducerID: batch.NoProducerID, ProducerEpoch: batch.NoProducerEpoch}
+func newBatch(nowMs int64, o batch.BuilderOptions, d machine.Decision) []byte {
+	o.Producer, o.ProducerID, o.ProducerEpoch = true, batch.NoProducerID, batch.NoProducerEpoch
 	if d.Producer != nil {
 		o.ProducerID, o.ProducerEpoch = batch.ProducerID(d.Producer.ID), batch.ProducerEpoch(d.Producer.Epoch)
 		o.Transactional = true

@@ -187,7 +187,7 @@ func refused(err error) bool {
 
 // append writes a decision's records as one batch.
 func (r *run) append(d machine.Decision) error {
-	return r.write(newBatch(r.s.o.Now().UnixMilli(), r.s.o.Codec, d), d.Keys)
+	return r.write(newBatch(r.s.o.Now().UnixMilli(), r.s.o.Batches, d), d.Keys)
 }
 
 func (r *run) write(b []byte, keys []string) error {

@@ -31,7 +31,6 @@ import (
 	"millrace/broker/machine"
 	"millrace/controller/image"
 	"millrace/storage/batch"
-	"millrace/storage/codec"
 
 	"go.uber.org/zap"
 )
@@ -60,8 +59,8 @@ type Options struct {
 	// the memory that one record may take; 128 MiB.
 	LoadBytes int
 	LoadLimit int
-	// Codec compresses what is written; markers never are.
-	Codec codec.Kind
+	// Batches says how what is written is compressed; markers never are.
+	Batches batch.BuilderOptions
 }
 
 func (o *Options) fill() {

@@ -64,7 +64,7 @@ var brokerKeys = []Key{
 		Doc: "Addresses at which the controllers can be found."},
 	{Name: "controller.quorum.election.backoff.max.ms", Type: Int, Default: "1000", Rule: Rule{Kind: AtLeast}, Importance: High, Effect: NoEffect, Reason: "a quorum of one neither fetches nor elects",
 		Doc: "The longest pause before a lost election is tried again."},
-	{Name: "controller.quorum.election.timeout.ms", Type: Int, Default: "1000", Rule: Rule{Kind: AtLeast}, Importance: High,
+	{Name: "controller.quorum.election.timeout.ms", Type: Int, Default: "1000", Rule: Rule{Kind: AtLeast}, Importance: High, Effect: Waiting, Reason: "clusters of several nodes",
 		Doc: "How long a candidate waits for votes."},
 	{Name: "controller.quorum.fetch.max.bytes", Type: Int, Default: "1048576", Rule: Rule{Kind: AtLeast, Min: 1}, Importance: Low, Effect: NoEffect, Reason: "a quorum of one neither fetches nor elects",
 		Doc: "The most bytes that one fetch of the metadata log brings."},

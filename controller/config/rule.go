@@ -41,6 +41,54 @@ type Rule struct {
 
 func (r Rule) words() []string { return strings.Split(r.Words, ",") }
 
+// String says which values a rule allows; "" if all of the type.
+func (r Rule) String() string {
+	words := strings.ReplaceAll(r.Words, ",", ", ")
+	switch r.Kind {
+	case AtLeast:
+		return fmt.Sprintf("from %d", r.Min)
+	case Between, BetweenOrMinus1:
+		most := strconv.FormatInt(r.Max, 10)
+		if r.MaxF != 0 {
+			most = strconv.FormatFloat(r.MaxF, 'g', -1, 64)
+		}
+		text := fmt.Sprintf("%d to %s", r.Min, most)
+		if r.Kind == BetweenOrMinus1 {
+			text = "-1, or " + text
+		}
+		return text
+	case OneOf:
+		return "one of " + words
+	case OneOfAnyCase:
+		return "one of " + words + ", in any case"
+	case NonEmpty:
+		return "not empty"
+	case Distinct:
+		return "no duplicates"
+	case DistinctOf:
+		return "of " + words + ", no duplicates"
+	case DistinctSome:
+		return "not empty, no duplicates"
+	case DistinctSomeOf:
+		return "some of " + words + ", no duplicates"
+	case SetOf:
+		return "of " + words
+	case NoBlanks:
+		return "no empty entries"
+	case Throttled:
+		return "* or partition:broker pairs"
+	case AutoOffsetReset:
+		return "earliest, latest or by_duration:PnDTnHnMn.nS"
+	case QuorumVoters:
+		return "id@host:port"
+	case QuorumServers:
+		return "host:port"
+	case Matches:
+		return "key=pattern"
+	}
+	return ""
+}
+
 // Error is a value that was refused, in the words of Kafka's ConfigException.
 type Error struct {
 	Message string

@@ -248,3 +248,22 @@ func TestWrongNamesPanic(t *testing.T) {
 		}()
 	}
 }
+
+func TestDirectories(t *testing.T) {
+	for _, c := range []struct {
+		props    map[string]string
+		dirs     []string
+		metadata string
+	}{
+		{nil, []string{"./millrace-data"}, "./millrace-data"},
+		{map[string]string{"log.dir": "/a"}, []string{"/a"}, "/a"},
+		{map[string]string{"log.dirs": "/b,/c"}, []string{"/b", "/c"}, "/b"},
+		{map[string]string{"log.dir": "/a", "log.dirs": "/b,/c"}, []string{"/b", "/c"}, "/b"},
+		{map[string]string{"log.dirs": "/b,/c", "metadata.log.dir": "/m"}, []string{"/b", "/c"}, "/m"},
+	} {
+		s, _ := mustParse(t, c.props)
+		if !reflect.DeepEqual(s.LogDirs(), c.dirs) || s.MetadataLogDir() != c.metadata {
+			t.Errorf("%v: data in %q, metadata in %s", c.props, s.LogDirs(), s.MetadataLogDir())
+		}
+	}
+}
