@@ -9,7 +9,9 @@ import (
 
 // UnregisterBroker (64), version 0. KIP-631.
 //
-// A broker that is not registered: BROKER_ID_NOT_REGISTERED.
+// A broker that is not registered: BROKER_ID_NOT_REGISTERED. One that unregisters
+// itself runs on without its partitions, its heartbeats refused, until it is
+// started again.
 
 func (b *Broker) unregisterBroker(c *call, req *kmsg.UnregisterBrokerRequest) *kmsg.UnregisterBrokerResponse {
 	resp := kmsg.NewPtrUnregisterBrokerResponse()
@@ -27,5 +29,9 @@ func (b *Broker) unregisterBroker(c *call, req *kmsg.UnregisterBrokerRequest) *k
 	if err != nil {
 		return refuse(changeFailed(err))
 	}
-	return got.(*kmsg.UnregisterBrokerResponse)
+	resp = got.(*kmsg.UnregisterBrokerResponse)
+	if resp.ErrorCode == 0 {
+		resp.ErrorMessage = kmsg.StringPtr("") // Kafka's, where it has no words
+	}
+	return resp
 }
