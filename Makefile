@@ -86,8 +86,12 @@ torture: build ## kill -9 under load, again and again
 bad-input: build ## hostile frames, corrupt batches, readers that never read
 	$(GO) test -tags compat -count=1 ./compat-tests/badinput
 
+.PHONY: pains
+pains: build ## what hurts people who run Kafka, and does not hurt here
+	$(GO) test -tags compat -count=1 -timeout 10m ./compat-tests/pains
+
 .PHONY: test
-test: needs unit bad-input clients frames tools image-test torture ## every test
+test: needs unit bad-input pains clients frames tools image-test torture ## every test
 
 .PHONY: soak
 soak: ## fuzz every decoder for FUZZ (20s) each, then longer simulations

@@ -107,10 +107,10 @@ func (b *Broker) bindListener(ctx context.Context, c *config.Static, addresses [
 			on.advertised = &a
 		}
 	}
-	for _, a := range addresses {
+	for _, a := range bothLoopbacks(addresses) {
 		opened, err := b.listen(ctx, net.JoinHostPort(a.Host, strconv.Itoa(on.port)))
 		if err != nil {
-			if len(on.sockets) > 0 && !configured && !errors.Is(err, syscall.EADDRINUSE) {
+			if len(on.sockets) > 0 && a.Host == "::1" && (!configured || first.Host == "localhost") && !errors.Is(err, syscall.EADDRINUSE) {
 				continue // a host without ::1
 			}
 			return on, bindError(a, on.port, err)
@@ -194,6 +194,22 @@ func (b *Broker) checkListeners(img *image.Image, after config.Lookup) (int16, s
 		return kerr.InvalidRequest.Code, err.Error()
 	}
 	return 0, ""
+}
+
+// bothLoopbacks puts 127.0.0.1 and ::1 in place of localhost: clients that are
+// told that name may try either first, and some try no other.
+func bothLoopbacks(list []config.Listener) []config.Listener {
+	var out []config.Listener
+	for _, l := range list {
+		if l.Host != "localhost" {
+			out = append(out, l)
+			continue
+		}
+		four, six := l, l
+		four.Host, six.Host = "127.0.0.1", "::1"
+		out = append(out, four, six)
+	}
+	return out
 }
 
 func bindError(l config.Listener, port int, err error) error {

@@ -44,6 +44,8 @@ type Options struct {
 	Dir       string   // log.dirs
 	Listen    string   // HOST:PORT; "" means 127.0.0.1:0
 	Overrides []string // more key=value
+	Args      []string // more arguments of serve
+	Env       []string // NAME=value over the test's own environment
 	Log       io.Writer
 }
 
@@ -125,8 +127,10 @@ func Begin(o Options) (*Broker, error) {
 	for _, kv := range o.Overrides {
 		args = append(args, "--override", kv)
 	}
+	args = append(args, o.Args...)
 	b := &Broker{cmd: exec.Command(o.Binary, args...), out: &tail{also: o.Log}, exited: make(chan struct{}), ready: make(chan string, 1)}
 	b.cmd.Stderr = b.out
+	b.cmd.Env = append(os.Environ(), o.Env...)
 	stdout, err := b.cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
