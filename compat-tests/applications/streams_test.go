@@ -3,6 +3,7 @@
 package applications
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -66,9 +67,8 @@ type application struct {
 	classPath         string
 }
 
-func newApplication(t *testing.T, kind string) *application {
+func newApplication(t *testing.T, kind, bootstrap string) *application {
 	libs, classes := install(t, "streams")
-	bootstrap, _ := launch.ForTest(t)
 	a := &application{cluster: connect(t, bootstrap), kind: kind, classPath: classes + ":" + libs + "/*"}
 	a.id = fmt.Sprintf("%s-%d", kind, time.Now().UnixNano())
 	a.in, a.out = a.id+"-in", a.id+"-out"
@@ -84,14 +84,15 @@ func (a *application) start() *program {
 
 func TestStreamsStateless(t *testing.T) {
 	t.Parallel()
-	a := newApplication(t, "reverse")
+	bootstrap, _ := launch.ForTest(t)
+	a := newApplication(t, "reverse", bootstrap)
 	first, second := words(streamsPartitions, 3000, 1), words(streamsPartitions, 3000, 2)
 	a.send(a.in, first)
 	p := a.start()
 	// Stopped in the middle, in order: what it has put out is committed, nothing comes twice.
 	eventually(t, limit, p, func() error {
 		if n := a.total(a.out); n == 0 {
-			return fmt.Errorf("nothing came out")
+			return errors.New("nothing came out")
 		}
 		return nil
 	})
@@ -114,7 +115,7 @@ func TestStreamsStateless(t *testing.T) {
 	a.send(a.in, third)
 	eventually(t, limit, p, func() error {
 		if a.total(a.out) == before {
-			return fmt.Errorf("nothing more came out")
+			return errors.New("nothing more came out")
 		}
 		return nil
 	})
@@ -127,16 +128,56 @@ func TestStreamsStateless(t *testing.T) {
 	}
 }
 
+// TestStreamsBrokerKilled kills the broker, not the application, in the middle: what was read is read again at most, and
+// nothing that came out is lost.
+func TestStreamsBrokerKilled(t *testing.T) {
+	t.Parallel()
+	listen, err := launch.FreeAddress()
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := launch.Options{Dir: t.TempDir(), Listen: listen}
+	broker, err := launch.Start(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { broker.Kill() })
+	a := newApplication(t, "reverse", listen)
+	records := words(streamsPartitions, 40_000, 6)
+	p := a.start()
+	a.send(a.in, records[:20_000])
+	eventually(t, limit, p, func() error {
+		if n := a.total(a.out); n == 0 {
+			return errors.New("nothing came out")
+		}
+		return nil
+	})
+	broker.Kill()
+	if broker, err = launch.Start(options); err != nil {
+		t.Fatal(err)
+	}
+	a.send(a.in, records[20_000:])
+	eventually(t, limit, p, func() error { return a.allCommitted(a.id, a.in) })
+	p.stop(t)
+	if err := atLeastOnce(reversed(records), a.read(a.out)); err != nil {
+		t.Error(err)
+	}
+	if err := broker.Stop(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestStreamsWindowedCount(t *testing.T) {
 	t.Parallel()
-	a := newApplication(t, "count")
+	bootstrap, _ := launch.ForTest(t)
+	a := newApplication(t, "count", bootstrap)
 	repartition, changelog := a.id+"-words-repartition", a.id+"-counts-changelog"
 	first, second := words(streamsPartitions, 3000, 4), words(streamsPartitions, 3000, 5)
 	a.send(a.in, first)
 	p := a.start()
 	eventually(t, limit, p, func() error {
 		if a.total(a.out) == 0 {
-			return fmt.Errorf("nothing came out")
+			return errors.New("nothing came out")
 		}
 		return nil
 	})
