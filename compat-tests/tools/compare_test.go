@@ -132,6 +132,10 @@ func TestParseHelp(t *testing.T) {
 	if h := ParseHelp(arg); strings.Join(h.Options, " ") != "--help --opt" || strings.Join(h.Subcommands, " ") != "a b-c" {
 		t.Errorf("%+v", h)
 	}
+	commands := "usage: x [-h] COMMAND ...\n\noptional arguments:\n  -h, --help   show\n\ncommands:\n  COMMAND\n    list        lists\n    aVeryLong\n                does\n"
+	if h := ParseHelp(commands); strings.Join(h.Options, " ") != "--help" || strings.Join(h.Subcommands, " ") != "list aVeryLong" {
+		t.Errorf("%+v", h)
+	}
 }
 
 // TestParsePlays refuses what is not a play.

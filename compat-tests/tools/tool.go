@@ -67,20 +67,28 @@ type Help struct {
 }
 
 var (
-	optionLine = regexp.MustCompile(`^(?:\* | {0,2})(--?[A-Za-z][A-Za-z0-9.-]*)(?:, (--[A-Za-z0-9.-]+))?(?:[ ,]|$)`)
-	choiceLine = regexp.MustCompile(`^  \{([a-z,-]+)\}`)
+	optionLine  = regexp.MustCompile(`^(?:\* | {0,2})(--?[A-Za-z][A-Za-z0-9.-]*)(?:, (--[A-Za-z0-9.-]+))?(?:[ ,]|$)`)
+	commandLine = regexp.MustCompile(`^ {4}([A-Za-z-]+)(?: |$)`)
+	choiceLine  = regexp.MustCompile(`^  \{([a-z,-]+)\}`)
 )
 
 // ParseHelp reads the options and subcommands out of a usage text, of either of
 // the two libraries that Kafka's tools parse their command lines with.
 func ParseHelp(text string) Help {
 	var h Help
-	positional := false
+	positional, commands := false, false
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\n ")
 		if line == "positional arguments:" {
 			positional = true
 			continue
+		}
+		if line == "commands:" {
+			commands = true
+			continue
+		}
+		if m := commandLine.FindStringSubmatch(line); commands && m != nil {
+			h.Subcommands = append(h.Subcommands, m[1])
 		}
 		if positional {
 			if m := choiceLine.FindStringSubmatch(line); m != nil {
