@@ -27,7 +27,10 @@ type Play struct {
 	Alone bool // sees or changes what other plays see, and runs beside none
 	Needs []Need
 	Acts  []Act
-	Line  int // in its file
+	// Without are commands that are run on Millrace alone as long as the play
+	// waits: they must print their Text, and end by themselves.
+	Without []Act
+	Line    int // in its file
 }
 
 // Need is an API that a server has to advertise for the play to be run. A play
@@ -91,6 +94,7 @@ func words(line string) []string {
 //	play NAME [smoke] [alone]
 //	  needs KEY API                  only where API is advertised
 //	  needs feature NAME             only where that feature is finalized above 0
+//	  without 'TEXT' $ TOOL WORDS    while that is missing: what Millrace's user is told
 //	  file NAME                      a file, named %NAME in command lines; its lines follow
 //	  | line
 //	  $ TOOL WORDS                   a command; what it reads follows
@@ -183,6 +187,10 @@ func ParsePlays(text string) (*Script, error) {
 				return fail(n, "%v", err)
 			}
 			a.Kind, a.Limit = Run, d
+		case isCommand && verb == "without" && len(w) == 2:
+			a.Text = w[1]
+			play.Without = append(play.Without, a)
+			continue
 		case isCommand && verb == "until" && len(w) == 2:
 			a.Kind, a.Text = Until, w[1]
 		case isCommand && verb == "start" && len(w) == 2:

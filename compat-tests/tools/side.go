@@ -65,6 +65,32 @@ func Perform(server *Server, runner *Runner, play *Play, run string) ([]Seen, er
 	return s.seen, nil
 }
 
+// Lacking runs what a play that waits says of the time until then, on Millrace
+// alone. It returns the number of commands.
+func Lacking(server *Server, runner *Runner, play *Play, run string) (int, error) {
+	s := &side{server: server, runner: runner, play: play, run: run, kept: make(map[string]string)}
+	if err := os.MkdirAll(s.path(""), 0o755); err != nil {
+		return 0, err
+	}
+	for _, a := range play.Acts {
+		if a.Kind == File {
+			if err := s.act(a); err != nil {
+				return 0, err
+			}
+		}
+	}
+	for i, a := range play.Without {
+		res, err := s.do(a)
+		if err != nil {
+			return i, err
+		}
+		if !strings.Contains(res.Out+"\n"+res.Err, a.Text) || res.Stopped || res.Hung {
+			return i, fmt.Errorf("%s has not printed %q: exit %d, stopped %v\n%s", strings.Join(a.Words, " "), a.Text, res.Exit, res.Stopped, short(res))
+		}
+	}
+	return len(play.Without), nil
+}
+
 func (s *side) stopAll() {
 	for _, b := range s.begun {
 		s.runner.Stop(b.id)

@@ -237,7 +237,12 @@ func (s *stage) perform(t *testing.T, p *Play) {
 		s.mu.Unlock()
 	}()
 	if tally.Waits != "" {
-		t.Logf("waits for %s", tally.Waits)
+		n, err := Lacking(s.we, s.runner, p, s.run)
+		if err != nil {
+			t.Error(err)
+			tally.Differences++
+		}
+		t.Logf("waits for %s; %d commands say so", tally.Waits, n)
 		return
 	}
 	begun := time.Now()
