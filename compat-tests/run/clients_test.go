@@ -151,7 +151,7 @@ func lead(t *testing.T, root, bootstrap string, c Client, records int, big *bigI
 	for i := range attempts {
 		results, a, err = Run(ctx, Spec{Root: root, Dir: t.TempDir(), Bootstrap: bootstrap, Client: c, Records: records, BigInput: path, BigCount: count,
 			Tag: fmt.Sprintf("%s-%s-%d", c.Name, tag, i), Report: func(r Result) {
-				t.Logf("%-22s %-16s %-18s %-8s %7.2f s", c.Name, r.Step, r.Flavour, [...]string{"", "ok", "no call", "FAILS"}[r.Outcome], r.Took.Seconds())
+				t.Logf("%-22s %-16s %-18s %-8s %7.2f s", c.Name, r.Step, r.Flavour, [...]string{"", "no call", "ok", "FAILS"}[r.Outcome], r.Took.Seconds())
 			}})
 		bad := slices.IndexFunc(results, func(r Result) bool { return r.Outcome == Failed })
 		if (err == nil && bad < 0) || i == attempts-1 {

@@ -21,15 +21,15 @@ const (
 	endTable   = "<!-- table: end -->"
 )
 
-// cell is the worst outcome of a step over all flavours.
+// cell is the outcome of a step over all flavours.
 func (r Row) cell(step string) string {
-	worst := NotRun
+	highest := NotRun
 	for _, res := range r.Results {
 		if res.Step == step {
-			worst = max(worst, res.Outcome)
+			highest = max(highest, res.Outcome)
 		}
 	}
-	return [...]string{"not reached", "ok", "no call", "**fails**"}[worst]
+	return [...]string{"not reached", "no call", "ok", "**fails**"}[highest]
 }
 
 // Key orders and identifies rows.

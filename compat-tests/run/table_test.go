@@ -16,6 +16,8 @@ func TestTable(t *testing.T) {
 	kcat := Row{Client: "kcat", Version: "1.7.1", Records: 200, Flavours: []string{"range"}, Remarks: []string{"no timestamps in its input"}, Results: []Result{
 		{Step: "produce none", Outcome: OK},
 		{Step: "create topic", Outcome: Unsupported, Detail: "kcat has no admin calls"},
+		{Step: "produce gzip", Flavour: "range", Outcome: OK},
+		{Step: "produce gzip", Flavour: "consumer/range", Outcome: Unsupported, Detail: "not for this kind"},
 	}}
 	franz := Row{Client: "franz-go", Version: "v1", Records: 100, Results: []Result{
 		{Step: "compare", Flavour: "range", Outcome: Failed, Detail: "key 1: lost\nmore"},
@@ -33,7 +35,8 @@ func TestTable(t *testing.T) {
 	}
 	got := string(text)
 	for _, want := range []string{
-		"before\n" + beginTable, endTable + "\nafter\n", "| kcat | 1.7.1 | 200 | range | no call | ok | not reached |",
+		"before\n" + beginTable, endTable + "\nafter\n", "| kcat | 1.7.1 | 200 | range | no call | ok | ok | not reached |",
+		"- kcat 1.7.1: produce gzip: no call: not for this kind\n",
 		"- kcat 1.7.1: create topic: no call: kcat has no admin calls\n", "- kcat 1.7.1: no timestamps in its input\n",
 		"| **fails** |", "- franz-go v1: compare: fails: key 1: lost\n",
 	} {

@@ -4,7 +4,7 @@
 mod broker;
 mod member;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 
 use rdkafka::util::get_rdkafka_version;
@@ -17,6 +17,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let bootstrap = rustagent::bootstrap();
     let steps = broker::Steps::new(&bootstrap)?;
     let members: Mutex<HashMap<String, Arc<Member>>> = Mutex::default();
+    let new_groups: Mutex<HashSet<String>> = Mutex::default(); // of the consumer protocol (KIP-848)
     let hello = json!({
         "client": "rdkafka",
         "version": rustagent::locked_version(include_str!("../Cargo.lock"), "rdkafka"),
@@ -28,11 +29,19 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "seek-time" => steps.seek_time(r),
         "describe-topic" => steps.describe_topic(r),
         "describe-configs" => steps.describe_configs(r),
+        "describe-group" if new_groups.lock().unwrap().contains(r.text("group")) => {
+            unsupported("the client describes classic groups only")
+        }
         "describe-group" => steps.describe_group(r),
         "lag" => steps.lag(r),
         "delete-topic" => steps.delete_topic(r),
         "delete-group" => steps.delete_group(r),
-        "consumer-open" => open(&bootstrap, &members, r),
+        "consumer-open" => {
+            if r.text("protocol") == "consumer" {
+                new_groups.lock().unwrap().insert(r.text("group").to_string());
+            }
+            open(&bootstrap, &members, r)
+        }
         "consume" => member(&members, r)?.consume(r),
         "commit" => member(&members, r)?.commit(),
         "consumer-close" => {
