@@ -77,7 +77,7 @@ type scenario struct {
 	results []Result
 	// The name of the first flavour's group, which is deleted at the end.
 	firstGroup string
-	noGroups   string // why the client has no groups, if it has none
+	noGroups   string   // why the client has no groups, if it has none
 	outputs    []string // of the last group that passed the comparison
 }
 
