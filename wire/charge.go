@@ -1,0 +1,135 @@
+package wire
+
+import (
+	"errors"
+	"fmt"
+)
+
+// admit waits until a request may be read: until everything before it has been
+// answered (or, for a Produce, until few enough wait), the connection is not
+// muted, and the budget has room for it.
+func (c *connection) admit(size int, key int16) error {
+	limit := 0
+	if key == keyProduce {
+		limit = maxPending - 1
+	} else if !c.flushHeld() {
+		return errEnd
+	}
+	if !c.waitPending(limit) {
+		return errEnd
+	}
+	if err := c.waitUnmuted(); err != nil {
+		return err
+	}
+	if size <= tinyFrame {
+		return nil
+	}
+	c.budget = c.listener.budgets.forFrame(size)
+	if c.budget == &c.listener.budgets.main {
+		return nil // it pays as it comes
+	}
+	return c.grow(size)
+}
+
+// grow charges the frame being read for n bytes in all.
+func (c *connection) grow(n int) error {
+	if c.ahead || c.budget.size <= 0 {
+		return nil
+	}
+	got, ok := c.budget.tryAcquire(int64(n) - c.charged)
+	if !ok {
+		var err error
+		c.frameSince.Store(0) // not the peer's time
+		got, err = c.wait(c.budget, int64(n)-c.charged, func() error {
+			c.server.evictSenders()
+			if c.charged > 0 && c.listener.budgets.ahead.CompareAndSwap(false, true) {
+				return errAhead
+			}
+			return nil
+		})
+		if errors.Is(err, errAhead) {
+			c.ahead, err = true, nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	c.charged += got
+	if c.frameSince.Load() == 0 {
+		c.frameBytes.Store(0)
+		c.frameSince.Store(max(c.server.clock(), 1))
+	}
+	return nil
+}
+
+// wait waits for a budget that has not enough. It may take long; earlier replies
+// do not wait for it.
+func (c *connection) wait(b *budget, n int64, impatient func() error) (int64, error) {
+	if !c.flushHeld() {
+		return 0, errEnd
+	}
+	c.waits.Add(1)
+	defer c.endWait()
+	got, err := b.acquire(c.handling, n, impatient)
+	if err != nil && !errors.Is(err, errAhead) {
+		err = errEnd
+	}
+	return got, err
+}
+
+// weigh charges a request that was read for what it stands for.
+func (c *connection) weigh(frame []byte) error {
+	b := &c.listener.budgets.decoded
+	if b.size <= 0 || len(frame) <= neverHeavy {
+		return nil
+	}
+	h, err := parseHeader(frame)
+	if err != nil || !c.server.options.Handler.Serves(c.Listener, h.key, h.version) {
+		return nil // it will be refused for that
+	}
+	n := weight(h, frame)
+	if n <= lightRequest {
+		return nil
+	}
+	if n > b.size && !c.listener.reserved {
+		return &requestError{h: h, err: fmt.Errorf("%w: %d bytes in memory, the limit is %d", errTooHeavy, n, b.size)}
+	}
+	got, ok := b.tryAcquire(n)
+	if !ok {
+		if got, err = c.wait(b, n, nil); err != nil {
+			return err
+		}
+	}
+	c.weighed = got
+	return nil
+}
+
+// giveBack returns the current request's part of the budgets.
+func (c *connection) giveBack() {
+	if c.charged > 0 {
+		c.budget.release(c.charged)
+		c.charged = 0
+	}
+	if c.ahead {
+		c.ahead = false
+		c.listener.budgets.ahead.Store(false)
+	}
+	if c.weighed > 0 {
+		c.listener.budgets.decoded.release(c.weighed)
+		c.weighed = 0
+	}
+}
+
+// lend returns it while the request waits, unless that is heavy: the memory is
+// still taken.
+func (c *connection) lend() {
+	c.leaveGate()
+	if c.weighed <= heavyRequest {
+		c.giveBack()
+	}
+}
+
+func (c *connection) endWait() {
+	c.touch()
+	c.waits.Add(-1)
+}
