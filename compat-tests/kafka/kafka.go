@@ -94,6 +94,7 @@ type Options struct {
 	Port       int               // of the broker listener; 0: a free one
 	Properties map[string]string // over the defaults of one combined node
 	Features   []string          // NAME=LEVEL, at formatting
+	JVM        []string          // more arguments of the server's java
 	Output     io.Writer         // of the server's process; nil: dropped
 }
 
@@ -151,7 +152,8 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		s.cleanup()
 		return nil, err
 	}
-	s.cmd = exec.Command("java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", cp, "kafka.Kafka", file)
+	arguments := append([]string{"-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"}, o.JVM...)
+	s.cmd = exec.Command("java", append(arguments, "-cp", cp, "kafka.Kafka", file)...)
 	s.cmd.Stdout, s.cmd.Stderr = o.Output, o.Output
 	s.cmd.SysProcAttr = dieWithParent()
 	begun := time.Now()
