@@ -90,8 +90,12 @@ bad-input: build ## hostile frames, corrupt batches, readers that never read
 pains: build ## what hurts people who run Kafka, and does not hurt here
 	$(GO) test -tags compat -count=1 -timeout 10m ./compat-tests/pains
 
+.PHONY: metrics
+metrics: build ## names, types and labels of /metrics beside Apache Kafka's; a Java client that pushes its own
+	$(GO) test -tags compat -count=1 ./compat-tests/metrics
+
 .PHONY: test
-test: needs unit bad-input pains clients frames tools image-test torture ## every test
+test: needs unit bad-input pains clients frames tools metrics image-test torture ## every test
 
 .PHONY: soak
 soak: ## fuzz every decoder for FUZZ (20s) each, then longer simulations

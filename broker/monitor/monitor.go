@@ -15,6 +15,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"strconv"
 	"strings"
 	"time"
 
@@ -64,8 +65,8 @@ func Loopback(address string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", address, err)
 	}
-	if _, err := net.LookupPort("tcp", port); err != nil {
-		return "", fmt.Errorf("%s: %w", address, err)
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return "", fmt.Errorf("%s: the port is to be a number below 65536", address)
 	}
 	if host == "" {
 		host = "127.0.0.1"
