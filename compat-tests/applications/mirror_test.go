@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -97,13 +99,15 @@ func TestMirrorMaker(t *testing.T) {
 	bootstrap, _ := launch.ForTest(t)
 	old, ours := connect(t, server.Bootstrap), connect(t, bootstrap)
 
+	id := strconv.FormatInt(time.Now().UnixNano(), 10)
+	topic, topicBack, readAll, readSome := "there-"+id, "back-"+id, "read-all-"+id, "read-some-"+id
 	configs := map[string]*string{"retention.ms": kadm.StringPtr("86400000"), "max.message.bytes": kadm.StringPtr("2000000")}
-	old.create("there", mirrorPartitions, configs)
-	ours.create("back", mirrorPartitions, configs)
+	old.create(topic, mirrorPartitions, configs)
+	ours.create(topicBack, mirrorPartitions, configs)
 	there, back := mixed(2000, 11), mixed(2000, 12)
-	old.send("there", there)
-	ours.send("back", back)
-	ends, err := old.ends("there")
+	old.send(topic, there)
+	ours.send(topicBack, back)
+	ends, err := old.ends(topic)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,13 +116,13 @@ func TestMirrorMaker(t *testing.T) {
 	for p, end := range ends {
 		some[p] = end / 2
 	}
-	old.commit("read-all", "there", ends)
-	old.commit("read-some", "there", some)
+	old.commit(readAll, topic, ends)
+	old.commit(readSome, topic, some)
 
 	file := properties(t, t.TempDir()+"/mm2.properties", map[string]string{
 		"clusters": "kafka, millrace", "kafka.bootstrap.servers": server.Bootstrap, "millrace.bootstrap.servers": bootstrap,
-		"kafka->millrace.enabled": "true", "kafka->millrace.topics": "there", "kafka->millrace.groups": "read-.*",
-		"millrace->kafka.enabled": "true", "millrace->kafka.topics": "back", "tasks.max": "2",
+		"kafka->millrace.enabled": "true", "kafka->millrace.topics": topic, "kafka->millrace.groups": "read-.*-" + id,
+		"millrace->kafka.enabled": "true", "millrace->kafka.topics": topicBack, "tasks.max": "2",
 		"replication.factor": "1", "checkpoints.topic.replication.factor": "1", "heartbeats.topic.replication.factor": "1",
 		"offset-syncs.topic.replication.factor": "1", "offset.storage.replication.factor": "1", "status.storage.replication.factor": "1",
 		"config.storage.replication.factor": "1", "sync.topic.acls.enabled": "false", "sync.group.offsets.enabled": "true",
@@ -130,16 +134,16 @@ func TestMirrorMaker(t *testing.T) {
 		return java(t, libs+"/*", "org.apache.kafka.connect.mirror.MirrorMaker", file)
 	}
 	p := start()
-	eventually(t, limit, p, func() error { return ours.hasRecords("kafka.there", len(there)) })
-	eventually(t, limit, p, func() error { return old.hasRecords("millrace.back", len(back)) })
+	eventually(t, limit, p, func() error { return ours.hasRecords("kafka."+topic, len(there)) })
+	eventually(t, limit, p, func() error { return old.hasRecords("millrace."+topicBack, len(back)) })
 	want := map[string]string{"retention.ms": "86400000", "max.message.bytes": "2000000"}
-	eventually(t, limit, p, func() error { return ours.hasConfigs("kafka.there", want) })
-	eventually(t, limit, p, func() error { return old.hasConfigs("millrace.back", want) })
+	eventually(t, limit, p, func() error { return ours.hasConfigs("kafka."+topic, want) })
+	eventually(t, limit, p, func() error { return old.hasConfigs("millrace."+topicBack, want) })
 
 	// Offsets are translated: the end exactly; one in the middle to a place that is not after it, or not at all where
 	// MirrorMaker has kept no place before it.
 	eventually(t, limit, p, func() error {
-		at, err := ours.committed("read-all", "kafka.there")
+		at, err := ours.committed(readAll, "kafka."+topic)
 		if err == nil && !maps.Equal(at, ends) {
 			err = fmt.Errorf("read-all stands at %v, wanted %v", at, ends)
 		}
@@ -147,7 +151,7 @@ func TestMirrorMaker(t *testing.T) {
 	})
 	notAfter := func() {
 		t.Helper()
-		at, err := ours.committed("read-some", "kafka.there")
+		at, err := ours.committed(readSome, "kafka."+topic)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -160,27 +164,27 @@ func TestMirrorMaker(t *testing.T) {
 	notAfter()
 
 	// The topics that it makes for itself.
-	for topic, partitions := range map[string]int{
+	for internal, partitions := range map[string]int{
 		"mm2-configs.kafka.internal": 1, "mm2-offsets.kafka.internal": 25, "mm2-status.kafka.internal": 5,
 		"kafka.checkpoints.internal": 1, "mm2-offset-syncs.kafka.internal": 1, "heartbeats": 1, "kafka.heartbeats": 1,
 	} {
 		eventually(t, limit, p, func() error {
-			if ours.total(topic) == 0 {
-				return fmt.Errorf("topic %s is empty", topic)
+			if ours.total(internal) == 0 {
+				return fmt.Errorf("topic %s is empty", internal)
 			}
 			return nil
 		})
-		described, err := ours.admin.ListTopics(t.Context(), topic)
+		described, err := ours.admin.ListTopics(t.Context(), internal)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n := len(described[topic].Partitions); n != partitions {
-			t.Errorf("%s has %d partitions, wanted %d", topic, n, partitions)
+		if n := len(described[internal].Partitions); n != partitions {
+			t.Errorf("%s has %d partitions, wanted %d", internal, n, partitions)
 		}
-		if n := described[topic].Partitions.NumReplicas(); n != 1 {
-			t.Errorf("%s has %d replicas, wanted 1", topic, n)
+		if n := described[internal].Partitions.NumReplicas(); n != 1 {
+			t.Errorf("%s has %d replicas, wanted 1", internal, n)
 		}
-		if err := ours.hasConfigs(topic, map[string]string{"cleanup.policy": "compact"}); err != nil && topic != "kafka.heartbeats" {
+		if err := ours.hasConfigs(internal, map[string]string{"cleanup.policy": "compact"}); err != nil && internal != "kafka.heartbeats" {
 			t.Error(err)
 		}
 	}
@@ -188,13 +192,13 @@ func TestMirrorMaker(t *testing.T) {
 	// While it does not run more comes, a config changes and the topic grows.
 	p.stop(t)
 	more, moreBack := mixed(1000, 13), mixed(1000, 14)
-	old.send("there", more)
-	ours.send("back", moreBack)
+	old.send(topic, more)
+	ours.send(topicBack, moreBack)
 	change := []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "retention.ms", Value: kadm.StringPtr("7200000")}}
-	if _, err := old.admin.AlterTopicConfigs(t.Context(), change, "there"); err != nil {
+	if _, err := old.admin.AlterTopicConfigs(t.Context(), change, topic); err != nil {
 		t.Fatal(err)
 	}
-	if answer, err := old.admin.UpdatePartitions(t.Context(), mirrorPartitions+1, "there"); err != nil || answer.Error() != nil {
+	if answer, err := old.admin.UpdatePartitions(t.Context(), mirrorPartitions+1, topic); err != nil || answer.Error() != nil {
 		t.Fatal(err, answer.Error())
 	}
 	added := words(1, 10, 15)
@@ -203,21 +207,21 @@ func TestMirrorMaker(t *testing.T) {
 	}
 	grown := connect(t, server.Bootstrap) // without knowledge of the fewer partitions
 	eventually(t, limit, nil, func() error {
-		ends, err := grown.ends("there")
+		ends, err := grown.ends(topic)
 		if err == nil && len(ends) != mirrorPartitions+1 {
 			err = fmt.Errorf("there has %d partitions", len(ends))
 		}
 		return err
 	})
-	grown.send("there", added)
+	grown.send(topic, added)
 	p = start()
 	there, back = slices.Concat(there, more, added), slices.Concat(back, moreBack)
-	eventually(t, limit, p, func() error { return ours.hasRecords("kafka.there", len(there)) })
-	eventually(t, limit, p, func() error { return old.hasRecords("millrace.back", len(back)) })
-	eventually(t, limit, p, func() error { return ours.hasConfigs("kafka.there", map[string]string{"retention.ms": "7200000"}) })
+	eventually(t, limit, p, func() error { return ours.hasRecords("kafka."+topic, len(there)) })
+	eventually(t, limit, p, func() error { return old.hasRecords("millrace."+topicBack, len(back)) })
+	eventually(t, limit, p, func() error { return ours.hasConfigs("kafka."+topic, map[string]string{"retention.ms": "7200000"}) })
 	p.stop(t)
 	notAfter()
-	mirrored, mirroredBack := ours.read("kafka.there"), old.read("millrace.back")
+	mirrored, mirroredBack := ours.read("kafka."+topic), old.read("millrace."+topicBack)
 	if err := sameRecords(there, mirrored); err != nil {
 		t.Errorf("from Apache Kafka to Millrace: %v", err)
 	}
