@@ -185,16 +185,3 @@ func recorded(text string) map[string]*family {
 	}
 	return out
 }
-
-// lackingIn reads the list of what is missing from the documentation.
-func lackingIn(doc string) []string {
-	_, list, _ := strings.Cut(doc, "## What Kafka shows and Millrace does not\n")
-	var out []string
-	for _, line := range strings.Split(list, "\n") {
-		if rest, ok := strings.CutPrefix(line, "| `"); ok {
-			name, _, _ := strings.Cut(rest, "`")
-			out = append(out, name)
-		}
-	}
-	return out
-}
