@@ -1,6 +1,7 @@
 package tools
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -51,6 +52,13 @@ func short(r Result) string {
 
 var spaces = regexp.MustCompile(`[ \t]+`)
 
+var numbered = regexp.MustCompile(`<([a-z ]+) \d+>`)
+
+// unnumbered is a line with one name for all identities of a type.
+func unnumbered(server *Server, line string) string {
+	return numbered.ReplaceAllString(NewNormaliser(server).Text(line), "<$1>")
+}
+
 // view is the lines of an output, normalised, and sorted where Kafka's order is
 // that of a hash.
 func view(s Seen, n *Normaliser, text string) []string {
@@ -60,8 +68,10 @@ func view(s Seen, n *Normaliser, text string) []string {
 			lines[i] = order.within(lines[i])
 		}
 		if order.Lines {
-			// A table's heading stands first in it whatever sorts below.
-			slices.Sort(lines)
+			// By what a line is with its ids told apart no more: they are random.
+			slices.SortFunc(lines, func(a, b string) int {
+				return cmp.Or(strings.Compare(unnumbered(n.server, a), unnumbered(n.server, b)), strings.Compare(a, b))
+			})
 		}
 	}
 	text = n.Text(strings.Join(lines, "\n"))

@@ -29,6 +29,7 @@ func TestAlike(t *testing.T) {
 		"frames":          {"x", "a\n\tat a.B.c(D.java:3)\n\t... 10 more\nb", "a\n\tat e.F.g(H.java:9)\nb"},
 		"widths":          {"kafka-consumer-groups", "GROUP  A\ng      b\n", "GROUP A\ng     b  \n"},
 		"hash order":      {"kafka-client-metrics --list", "a\nb\n", "b\na\n"},
+		"ids in a hash":   {"kafka-client-metrics --list", "3AfAHdJkQmqtFFAALNxRPA\nZa\n", "Za\nZbS0Y0YvT7aPj4Dh1H7p_g\n"},
 		"unbuilt":         {"kafka-broker-api-versions", "\tVote(52): UNSUPPORTED,\n", "\tVote(52): 0 to 2 [usable: 2],\n"},
 		"older":           {"kafka-broker-api-versions", "\tFetch(1): 0 to 18 [usable: 18],\n", "\tFetch(1): 4 to 18 [usable: 18],\n"},
 		"percentiles":     {"kafka-e2e-latency", "0\t4.28\nAvg latency: 11.5166 ms\nPercentiles: 50th = 3, 99th = 67, 99.9th = 67", "0\t5.28\nAvg latency: 1.5 ms\nPercentiles: 50th = 1, 99th = 2, 99.9th = 3"},
