@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -17,6 +18,9 @@ type Server struct {
 	Data       string // its data directory
 	ClusterID  string
 	Dir        string // where files of plays go
+	// Late: its broker learns of a new topic a moment after whoever created it has
+	// been answered.
+	Late bool
 }
 
 // Seen is one compared command: what was asked, and what came of it.
@@ -123,6 +127,11 @@ func (s *side) act(a Act) error {
 		if err != nil {
 			return err
 		}
+		if s.server.Late && a.Words[0] == "kafka-topics" && slices.Contains(a.Words, "--create") && res.Exit == 0 {
+			if err := s.awaitTopic(a); err != nil {
+				return err
+			}
+		}
 		if a.Kind == Run {
 			s.record(a, res)
 		} else if res.Exit != 0 || res.Hung {
@@ -175,6 +184,23 @@ func (s *side) act(a Act) error {
 		return nil
 	}
 	return fmt.Errorf("no such act")
+}
+
+// awaitTopic waits until the broker knows the topic that a command has created.
+func (s *side) awaitTopic(a Act) error {
+	i := slices.Index(a.Words, "--topic")
+	look := Act{Words: []string{"kafka-topics", "-B", "--describe", "--topic", regexp.QuoteMeta(s.expand(a.Words[i+1]))}}
+	last := s.last
+	defer func() { s.last = last }()
+	for end := time.Now().Add(untilLimit); ; time.Sleep(lookAgain) {
+		res, err := s.do(look)
+		if err != nil || res.Exit == 0 {
+			return err
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("created and not there: %s%s", res.Out, res.Err)
+		}
+	}
 }
 
 // command is a tool and its arguments.

@@ -149,7 +149,7 @@ func raise(t *testing.T) *stage {
 		s.we.Bootstrap, s.we.Controller, s.we.ClusterID = broker, controller, m.ClusterID
 	}()
 	wg.Go(func() {
-		s.they = &Server{Name: "Apache Kafka", Dir: filepath.Join(dir, "kafka-files"), Data: filepath.Join(dir, "kafka", "data")}
+		s.they = &Server{Name: "Apache Kafka", Late: true, Dir: filepath.Join(dir, "kafka-files"), Data: filepath.Join(dir, "kafka", "data")}
 		if errs[0] = os.MkdirAll(filepath.Join(dir, "kafka"), 0o755); errs[0] != nil {
 			return
 		}
