@@ -20,11 +20,12 @@ type clientTelemetry struct {
 	b       *Broker
 	mu      sync.Mutex
 	machine *telemetry.Machine
+	watched map[uint64]bool // connections whose end is waited for
 	swept   time.Time
 }
 
 func (t *clientTelemetry) init(b *Broker) {
-	t.b, t.machine = b, telemetry.New(int(b.config.Int(telemetryMaxBytes)))
+	t.b, t.machine, t.watched = b, telemetry.New(int(b.config.Int(telemetryMaxBytes))), map[uint64]bool{}
 }
 
 // client is who asks, as subscriptions match it.
@@ -41,7 +42,7 @@ func (t *clientTelemetry) get(c *call, id, fresh telemetry.ID) telemetry.Answer 
 	defer t.mu.Unlock()
 	a := t.machine.Get(t.b.now(), client, id, fresh)
 	if a.Code == 0 {
-		t.watch(c, a.Instance)
+		t.watch(c.Conn.Context(), c.Conn.ID, a.Instance)
 	}
 	return a
 }
@@ -51,21 +52,22 @@ func (t *clientTelemetry) push(c *call, p telemetry.Push) (int16, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	code, err := t.machine.Push(t.b.now(), client, p)
-	t.watch(c, p.Instance)
+	t.watch(c.Conn.Context(), c.Conn.ID, p.Instance)
 	return code, err
 }
 
-// watch forgets an instance when its connection ends; it is enough to say so once
-// for each that the machine does not know to live on another connection.
-func (t *clientTelemetry) watch(c *call, id telemetry.ID) {
-	if !t.machine.Claim(c.Conn.ID, id) {
+// watch forgets the instances of a connection when it ends. That is waited for once
+// on each connection, however many instances are heard of there.
+func (t *clientTelemetry) watch(ctx context.Context, connection uint64, id telemetry.ID) {
+	if !t.machine.Claim(connection, id) || t.watched[connection] {
 		return
 	}
-	connection := c.Conn.ID
-	context.AfterFunc(c.Conn.Context(), func() {
+	t.watched[connection] = true
+	context.AfterFunc(ctx, func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		t.machine.Disconnected(connection, id)
+		delete(t.watched, connection)
+		t.machine.Disconnected(connection)
 	})
 }
 

@@ -12,6 +12,10 @@ import (
 const (
 	maxSeries         = 20000
 	maxInstanceSeries = 1000
+	// The names and labels of all series, and of one instance's, as they weigh in
+	// memory: what a push says once of its resource is a label of each series.
+	maxHeld         = 64 << 20
+	maxInstanceHeld = 4 << 20
 )
 
 // Series is one value as it is shown.
@@ -26,6 +30,7 @@ type Series struct {
 type store struct {
 	by     map[ID]*shelf
 	total  int
+	held   int             // what the series weigh
 	lost   int             // points that found no room
 	counts map[string]int  // series by name
 	kinds  map[string]bool // whether a name is a counter
@@ -36,7 +41,11 @@ type store struct {
 type shelf struct {
 	expires time.Time
 	series  map[string]*Series // by name and labels
+	held    int                // what they weigh
 }
+
+// weight is what a series of this key takes: the key, its parts, the rest.
+func weight(key string) int { return 2*len(key) + 256 }
 
 func (s *store) init() {
 	s.by, s.counts, s.kinds = map[ID]*shelf{}, map[string]int{}, map[string]bool{}
@@ -66,7 +75,8 @@ func (s *store) take(x *instance, points []point, expires time.Time) {
 			continue
 		}
 		if old == nil {
-			if s.total >= maxSeries || len(h.series) >= maxInstanceSeries {
+			w := weight(key)
+			if s.total >= maxSeries || len(h.series) >= maxInstanceSeries || s.held+w > maxHeld || h.held+w > maxInstanceHeld {
 				s.lost++
 				continue
 			}
@@ -75,6 +85,8 @@ func (s *store) take(x *instance, points []point, expires time.Time) {
 			s.kinds[name] = p.counter
 			s.counts[name]++
 			s.total++
+			s.held += w
+			h.held += w
 		}
 		switch {
 		case p.counter && math.IsNaN(p.value):
@@ -100,6 +112,7 @@ func (s *store) expire(now time.Time) {
 				delete(s.kinds, one.Name)
 			}
 		}
+		s.held -= h.held
 		delete(s.by, id)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"container/list"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -48,6 +49,19 @@ type Client struct {
 	Port                                    int
 	// Connection is the connection that the instance lives on.
 	Connection uint64
+}
+
+// maxClientText bounds what is kept of each word that a client says of itself.
+const maxClientText = 1 << 10
+
+// kept is a client as it is remembered: with words of a bounded length.
+func (c Client) kept() Client {
+	for _, s := range []*string{&c.ClientID, &c.SoftwareName, &c.SoftwareVersion} {
+		if len(*s) > maxClientText {
+			*s = strings.ToValidUTF8(strings.Clone((*s)[:maxClientText]), "")
+		}
+	}
+	return c
 }
 
 // Compressions are the compression types that are accepted, the preferred first.
@@ -84,7 +98,7 @@ type instance struct {
 	lastGet, lastPush time.Time
 	terminating       bool
 	lastError         int16
-	claimed           uint64 // the connection that is watched for it; 0: none is
+	claimed           uint64 // the connection it lives on; 0: none
 	used              *list.Element
 	expires           time.Time
 }
@@ -95,13 +109,14 @@ type Machine struct {
 	subscriptions []Subscription
 	version       uint64
 	instances     map[ID]*instance
-	order         list.List // of *instance, the least lately used first
+	connections   map[uint64]map[ID]bool // the instances that live on each
+	order         list.List              // of *instance, the least lately used first
 	series        store
 }
 
 // New makes a machine; maxBytes is telemetry.max.bytes.
 func New(maxBytes int) *Machine {
-	m := &Machine{maxBytes: maxBytes, version: 1, instances: map[ID]*instance{}}
+	m := &Machine{maxBytes: maxBytes, version: 1, instances: map[ID]*instance{}, connections: map[uint64]map[ID]bool{}}
 	m.series.init()
 	return m
 }
@@ -215,7 +230,7 @@ func (m *Machine) instance(now time.Time, c Client, id ID) *instance {
 		if len(m.instances) >= MaxInstances {
 			m.drop(m.order.Front().Value.(*instance))
 		}
-		x = &instance{id: id, client: c}
+		x = &instance{id: id, client: c.kept()}
 		x.used = m.order.PushBack(x)
 		m.instances[id] = x
 		m.match(x)
@@ -229,28 +244,43 @@ func (m *Machine) instance(now time.Time, c Client, id ID) *instance {
 }
 
 func (m *Machine) drop(x *instance) {
+	m.release(x)
 	m.order.Remove(x.used)
 	delete(m.instances, x.id)
 }
 
-// Disconnected forgets the instance of a connection that has ended. What it
+// Disconnected forgets the instances of a connection that has ended. What they
 // pushed stays to be seen for a while.
-func (m *Machine) Disconnected(connection uint64, id ID) {
-	if x := m.instances[id]; x != nil && x.client.Connection == connection {
-		m.drop(x)
+func (m *Machine) Disconnected(connection uint64) {
+	// any order: each goes for itself.
+	for id := range m.connections[connection] {
+		m.drop(m.instances[id])
 	}
 }
 
-// Claim says whether the end of a connection is to be told for an instance that
-// was heard of there: it is, once. An instance that is heard of on another
-// connection moves there.
+// Claim says whether an instance was not heard of before on this connection: it
+// lives there from now on, until the connection ends.
 func (m *Machine) Claim(connection uint64, id ID) bool {
 	x := m.instances[id]
 	if x == nil || x.claimed == connection {
 		return false
 	}
+	m.release(x)
 	x.claimed, x.client.Connection = connection, connection
+	if m.connections[connection] == nil {
+		m.connections[connection] = map[ID]bool{}
+	}
+	m.connections[connection][id] = true
 	return true
+}
+
+// release takes an instance from the connection it lives on.
+func (m *Machine) release(x *instance) {
+	ids := m.connections[x.claimed]
+	if delete(ids, x.id); len(ids) == 0 {
+		delete(m.connections, x.claimed)
+	}
+	x.claimed = 0
 }
 
 // Lost is how many points found no room.

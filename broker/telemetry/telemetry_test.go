@@ -36,7 +36,7 @@ func TestTranscripts(t *testing.T) {
 			n, _ := strconv.Atoi(arg("id", "0"))
 			id := ID{15: byte(n)}
 			c := Client{ClientID: arg("client", "c"), SoftwareName: "test", SoftwareVersion: "1", Address: "127.0.0.1", Port: 5000}
-			if v, err := strconv.Atoi(arg("connection", "0")); err == nil {
+			if v, err := strconv.Atoi(arg("connection", "1")); err == nil {
 				c.Connection = uint64(v)
 			}
 			switch d.Cmd {
@@ -89,12 +89,13 @@ func TestTranscripts(t *testing.T) {
 					}
 				}
 				code, err := m.Push(now, c, p)
+				m.Claim(c.Connection, id)
 				if code != 0 {
 					return fmt.Sprintf("%s: %v\n", kerr.ErrorForCode(code).(*kerr.Error).Message, err)
 				}
 				return "ok\n"
 			case "gone":
-				m.Disconnected(c.Connection, id)
+				m.Disconnected(c.Connection)
 				return fmt.Sprintf("%d instances\n", m.Instances())
 			case "series":
 				list, lost := m.Series()
@@ -217,6 +218,69 @@ func TestBounds(t *testing.T) {
 	m.Expire(now.Add(time.Hour))
 	if list, _ := m.Series(); len(list) != 0 || m.Instances() != 0 || len(m.series.kinds) != 0 || m.series.total != 0 {
 		t.Errorf("after an hour: %d series, %d instances, %d names", len(list), m.Instances(), len(m.series.kinds))
+	}
+}
+
+// What a push says once of its resource is shown with every point: few bytes on
+// the wire are not to become many that are kept.
+func TestBoundsOfText(t *testing.T) {
+	m := New(1 << 20)
+	now := time.UnixMilli(0)
+	var b strings.Builder
+	b.WriteString("resource")
+	for i := range maxLabels {
+		fmt.Fprintf(&b, " k%d%s=%s", i, strings.Repeat("k", maxText-4), strings.Repeat("v", maxText))
+	}
+	for i := range 200 {
+		fmt.Fprintf(&b, "\ngauge g%d 1", i)
+	}
+	body := encode(t, b.String())
+	c := Client{ClientID: strings.Repeat("c", 30000), SoftwareName: strings.Repeat("n", 30000), SoftwareVersion: strings.Repeat("v", 30000)}
+	for i := range 24 {
+		id := ID{0: 2, 14: byte(i)}
+		a := m.Get(now, c, id, ID{})
+		if code, err := m.Push(now, c, Push{Instance: id, SubscriptionID: a.SubscriptionID, Metrics: body}); code != 0 {
+			t.Fatal(code, err)
+		}
+	}
+	list, lost := m.Series()
+	held := 0
+	for _, s := range list {
+		for _, text := range s.Labels {
+			held += len(text)
+		}
+	}
+	if len(list) == 0 || lost == 0 || held > maxHeld {
+		t.Errorf("%d series with %d bytes of labels, %d lost", len(list), held, lost)
+	}
+	m.Expire(now.Add(time.Hour))
+	if m.series.held != 0 {
+		t.Errorf("nothing is kept, and weighs %d", m.series.held)
+	}
+}
+
+// Instances end with the connection they were last heard of on.
+func TestConnections(t *testing.T) {
+	m := New(1000)
+	now := time.UnixMilli(0)
+	for i := range MaxInstances + 100 {
+		id := ID{0: 1, 13: byte(i >> 16), 14: byte(i >> 8), 15: byte(i)}
+		m.Get(now, Client{}, id, ID{})
+		if !m.Claim(7, id) || m.Claim(7, id) {
+			t.Fatal("an instance is claimed once")
+		}
+	}
+	moved := ID{0: 1, 14: 50}
+	if !m.Claim(8, moved) || len(m.connections[7]) != MaxInstances-1 {
+		t.Fatalf("%d instances live on the first connection", len(m.connections[7]))
+	}
+	m.Disconnected(7)
+	if m.Instances() != 1 || m.instances[moved] == nil || len(m.connections) != 1 {
+		t.Fatalf("%d instances on %d connections are left", m.Instances(), len(m.connections))
+	}
+	m.Disconnected(8)
+	if m.Instances() != 0 || len(m.connections) != 0 || m.order.Len() != 0 {
+		t.Fatalf("%d instances on %d connections are left", m.Instances(), len(m.connections))
 	}
 }
 
