@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"millrace/broker/telemetry"
@@ -25,7 +26,9 @@ func (c *watchedContext) AfterFunc(f func()) func() bool {
 
 // A connection's end is waited for once, however many instances are heard of on
 // it, and however often one of them moves between two.
-func TestTelemetryWatchesConnectionsOnce(t *testing.T) {
+func TestTelemetryWatchesConnectionsOnce(t *testing.T) { synctest.Test(t, telemetryWatchesOnce) }
+
+func telemetryWatchesOnce(t *testing.T) {
 	d := clientTelemetry{machine: telemetry.New(1000), watched: map[uint64]bool{}}
 	a, b := &watchedContext{Context: t.Context(), done: make(chan struct{})}, &watchedContext{Context: t.Context(), done: make(chan struct{})}
 	hear := func(ctx context.Context, connection uint64, id telemetry.ID) {
@@ -42,6 +45,7 @@ func TestTelemetryWatchesConnectionsOnce(t *testing.T) {
 	}
 	a.waiting[0]()
 	b.waiting[0]()
+	synctest.Wait()
 	if n := d.machine.Instances(); n != 0 || len(d.watched) != 0 {
 		t.Errorf("%d instances and %d connections are left", n, len(d.watched))
 	}
