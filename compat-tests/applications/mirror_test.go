@@ -4,7 +4,6 @@ package applications
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"testing"
@@ -140,28 +139,27 @@ func TestMirrorMaker(t *testing.T) {
 	eventually(t, limit, p, func() error { return ours.hasConfigs("kafka."+topic, want) })
 	eventually(t, limit, p, func() error { return old.hasConfigs("millrace."+topicBack, want) })
 
-	// Offsets are translated: the end exactly; one in the middle to a place that is not after it, or not at all where
-	// MirrorMaker has kept no place before it.
+	// Offsets are translated to places that are not after them, as near as MirrorMaker has kept one, which on a busy machine
+	// is not always the last one; for an offset in the middle it may have kept none. The copy has the original's offsets.
+	notAfter := func(group string, limits map[int32]int64) (int, error) {
+		at, err := ours.committed(group, "kafka."+topic)
+		for p, o := range at {
+			if o > limits[p] {
+				t.Errorf("%s stands at %d of partition %d: records after %d were never read", group, o, p, limits[p])
+			}
+		}
+		return len(at), err
+	}
 	eventually(t, limit, p, func() error {
-		at, err := ours.committed(readAll, "kafka."+topic)
-		if err == nil && !maps.Equal(at, ends) {
-			err = fmt.Errorf("read-all stands at %v, wanted %v", at, ends)
+		n, err := notAfter(readAll, ends)
+		if err == nil && n != mirrorPartitions {
+			err = fmt.Errorf("%s has offsets of %d partitions, wanted %d", readAll, n, mirrorPartitions)
 		}
 		return err
 	})
-	notAfter := func() {
-		t.Helper()
-		at, err := ours.committed(readSome, "kafka."+topic)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for p, o := range at {
-			if o > some[p] {
-				t.Errorf("read-some stands at %d of kafka.there-%d: records after %d were never read", o, p, some[p])
-			}
-		}
+	if _, err := notAfter(readSome, some); err != nil {
+		t.Error(err)
 	}
-	notAfter()
 
 	// The topics that it makes for itself.
 	for internal, partitions := range map[string]int{
@@ -220,7 +218,11 @@ func TestMirrorMaker(t *testing.T) {
 	eventually(t, limit, p, func() error { return old.hasRecords("millrace."+topicBack, len(back)) })
 	eventually(t, limit, p, func() error { return ours.hasConfigs("kafka."+topic, map[string]string{"retention.ms": "7200000"}) })
 	p.stop(t)
-	notAfter()
+	for group, limits := range map[string]map[int32]int64{readAll: ends, readSome: some} {
+		if _, err := notAfter(group, limits); err != nil {
+			t.Error(err)
+		}
+	}
 	mirrored, mirroredBack := ours.read("kafka."+topic), old.read("millrace."+topicBack)
 	if err := sameRecords(there, mirrored); err != nil {
 		t.Errorf("from Apache Kafka to Millrace: %v", err)
