@@ -249,8 +249,9 @@ func (s *stage) perform(t *testing.T, p *Play) {
 	var ours, theirs []Seen
 	var errs [2]error
 	var wg sync.WaitGroup
-	wg.Go(func() { ours, errs[0] = Perform(s.we, s.runner, p, s.run) })
-	wg.Go(func() { theirs, errs[1] = Perform(s.they, s.runner, p, s.run) })
+	var took [2]time.Duration
+	wg.Go(func() { ours, errs[0] = Perform(s.we, s.runner, p, s.run); took[0] = time.Since(begun) })
+	wg.Go(func() { theirs, errs[1] = Perform(s.they, s.runner, p, s.run); took[1] = time.Since(begun) })
 	wg.Wait()
 	s.mu.Lock()
 	differences := Compare(ours, theirs, s.we, s.they, s.used)
@@ -270,7 +271,7 @@ func (s *stage) perform(t *testing.T, p *Play) {
 			t.Logf("%s\nexit %d\n%s%s", x.What, x.Result.Exit, x.Result.Out, x.Result.Err)
 		}
 	}
-	t.Logf("%d commands in %v", len(theirs), time.Since(begun).Round(time.Millisecond))
+	t.Logf("%d commands in %v, against Apache Kafka in %v", len(theirs), took[0].Round(time.Millisecond), took[1].Round(time.Millisecond))
 }
 
 // everyOption holds the plays to it: no option that a tool's --help names is

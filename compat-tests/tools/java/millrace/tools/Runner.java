@@ -40,13 +40,13 @@ import java.util.concurrent.TimeUnit;
  * System.out, System.err and System.in are its own, and so are those of the threads that it starts. Exit.exit ends the
  * command and not the machine: the first code counts, and what the thread prints on its way out does not. Hooks for the
  * end of the process run at the end of the command. A command that has not ended after its limit is stopped, and called
- * hung if it then still runs ten seconds later.
+ * hung if it then still runs thirty seconds later.
  */
 public final class Runner {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final InheritableThreadLocal<Command> CURRENT = new InheritableThreadLocal<>();
     private static final Map<Long, Command> RUNNING = new ConcurrentHashMap<>();
-    private static final long PATIENCE_MS = 10_000;
+    private static final long PATIENCE_MS = 30_000;
 
     private static final int SIGTERM = 143;
 
