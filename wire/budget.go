@@ -145,6 +145,9 @@ const (
 	// may take: an entry is looked up, answered by a larger one, and that one
 	// encoded.
 	answering = 4
+	// answeringNumber is what answering an entry of a list of numbers takes beyond
+	// that: four bytes name a partition, and its answer is a row as any other.
+	answeringNumber = 128
 )
 
 // budgets are those of one kind of listener: the clients', or the reserved ones
@@ -186,9 +189,10 @@ func weight(h header, frame []byte) int64 {
 	if l == nil {
 		return 0
 	}
-	memory, _ := survey(l, flexible(h.key, h.version), frame[h.size:])
-	if h.key == keyProduce && memory <= 2*int64(len(frame)) {
+	s := surveyor{walker: walker{b: frame[h.size:], flexible: flexible(h.key, h.version)}}
+	s.value(l)
+	if h.key == keyProduce && s.memory <= 2*int64(len(frame)) {
 		return 0
 	}
-	return answering * memory
+	return answering*s.memory + answeringNumber*s.numbers
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unsafe"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -292,6 +293,15 @@ func TestWeight(t *testing.T) {
 	}
 	if n := weigh(metadata, 0); n < 1000*48*answering || n > 1000*100*answering {
 		t.Errorf("a Metadata of 1000 topics weighs %d", n)
+	}
+	elect := kmsg.NewPtrElectLeadersRequest()
+	elect.Topics = []kmsg.ElectLeadersRequestTopic{{Partitions: make([]int32, 10_000)}}
+	for v := int16(0); v <= elect.MaxVersion(); v++ {
+		// The rows of the answer, while their list grows, and what they are encoded to.
+		const row = 2*int64(unsafe.Sizeof(kmsg.ElectLeadersResponseTopicPartition{})) + 80
+		if n := weigh(elect, v); n < 10_000*row {
+			t.Errorf("v%d: an election of 10000 partitions weighs %d", v, n)
+		}
 	}
 	if n := weight(header{key: 1000}, make([]byte, 1<<20)); n != 0 {
 		t.Errorf("a private request weighs %d", n)

@@ -330,8 +330,9 @@ const (
 // surveyor walks a body by its layout.
 type surveyor struct {
 	walker
-	memory int64
-	err    error
+	memory  int64
+	numbers int64 // entries of lists of numbers
+	err     error
 }
 
 // survey walks the body of a request. memory is about what decoding it takes,
@@ -428,6 +429,7 @@ func (s *surveyor) list(f *fieldLayout) {
 	}
 	s.memory += int64(n) * int64(f.memory)
 	if e := f.element; len(e.fields) == 1 && e.fields[0].kind == fixed && !e.tags {
+		s.numbers += int64(n)
 		s.skip(n * e.least)
 		return
 	}

@@ -119,7 +119,7 @@ type Server struct {
 	changed   sync.Cond // connections, limits, or the server's state
 	limits    Limits
 	listeners map[string]*listener
-	open      map[net.Listener]struct{}
+	open      map[net.Listener]string // listener's name
 	conns     map[*connection]struct{}
 	perIP     map[netip.Addr]int
 	total     int // connections on listeners that are not reserved
@@ -163,7 +163,7 @@ func NewServer(o ServerOptions) *Server {
 		light:     make(gate, handlersWidth),
 		large:     make(gate, handlersWidth),
 		listeners: make(map[string]*listener),
-		open:      make(map[net.Listener]struct{}),
+		open:      make(map[net.Listener]string),
 		conns:     make(map[*connection]struct{}),
 		perIP:     make(map[netip.Addr]int),
 	}
@@ -240,7 +240,7 @@ func (s *Server) Serve(ctx context.Context, name string, l net.Listener) error {
 		nc, err := l.Accept()
 		if err == nil {
 			pause = 0
-			s.accept(ln, nc)
+			s.accept(ln, l, nc)
 			continue
 		}
 		if ctx.Err() != nil || s.draining.Load() {
@@ -274,7 +274,7 @@ func (s *Server) register(name string, l net.Listener) (*listener, error) {
 		}
 		s.listeners[name] = ln
 	}
-	s.open[l] = struct{}{}
+	s.open[l] = name
 	s.running.Add(1)
 	if !s.sweeping && s.options.IdleTimeout > 0 {
 		s.sweeping = true
@@ -333,7 +333,7 @@ func (s *Server) waitForRate(ctx context.Context, ln *listener) bool {
 }
 
 // accept starts a connection.
-func (s *Server) accept(ln *listener, nc net.Conn) {
+func (s *Server) accept(ln *listener, from net.Listener, nc net.Conn) {
 	if tc, ok := nc.(*net.TCPConn); ok {
 		if s.options.SendBuffer > 0 {
 			tc.SetWriteBuffer(s.options.SendBuffer)
@@ -352,19 +352,20 @@ func (s *Server) accept(ln *listener, nc net.Conn) {
 	c.handling, c.cancelHandling = context.WithCancelCause(context.Background())
 	c.touch()
 
-	if !s.admit(c) {
+	if !s.admit(c, from) {
 		nc.Close()
 		return
 	}
 	go c.serve()
 }
 
-// admit enters a connection into the books, unless its address has too many.
-func (s *Server) admit(c *connection) bool {
+// admit enters a connection into the books, unless its address has too many, or
+// its listener has ended meanwhile.
+func (s *Server) admit(c *connection, from net.Listener) bool {
 	ip := c.Remote.Addr()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.draining.Load() {
+	if _, open := s.open[from]; !open || s.draining.Load() {
 		return false
 	}
 	if ip.IsValid() {
@@ -499,10 +500,18 @@ func (s *Server) Drain(ctx context.Context) error {
 	return fmt.Errorf("draining connections: %w", context.Cause(ctx))
 }
 
-// End ends the connections of a listener that accepts no more: what has been read
-// is answered, for which those that wait get a second, and nothing more is read.
+// End ends what is served now under a listener's name: nothing is accepted, what
+// has been read is answered, for which those that wait get a second, and nothing
+// more is read. Whoever is served under that name later is not concerned.
 func (s *Server) End(listener string) {
 	s.mu.Lock()
+	// any order: each is closed by itself.
+	for l, name := range s.open {
+		if name == listener {
+			l.Close()
+			delete(s.open, l) // one that is just being accepted is not admitted
+		}
+	}
 	var conns []*connection
 	for c := range s.conns {
 		if c.listener.name == listener {

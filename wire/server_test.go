@@ -523,3 +523,73 @@ func TestDecode(t *testing.T) {
 		}
 	}
 }
+
+// late is a listener whose next connection is handed out by the test, also after
+// it was closed: as one is that was accepted just before.
+type late struct {
+	net.Listener
+	accepted chan net.Conn
+}
+
+func (l late) Accept() (net.Conn, error) {
+	if nc, ok := <-l.accepted; ok {
+		return nc, nil
+	}
+	return nil, net.ErrClosed
+}
+
+// What a listener accepts while it ends is not served, and what is served under
+// its name later is.
+func TestEndWhileAccepting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, ServerOptions{Handler: echo()})
+		defer w.close()
+		open := func(addr string) late {
+			l, err := w.net.Listen(addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return late{l, make(chan net.Conn)}
+		}
+		serve := func(l late) {
+			w.served.Go(func() {
+				if err := w.server.Serve(context.Background(), "EXTRA", l); err != nil && !errors.Is(err, net.ErrClosed) {
+					t.Errorf("Serve: %v", err)
+				}
+			})
+			synctest.Wait()
+		}
+		connect := func(l late, addr string) *peer {
+			p := w.dialTo("client", addr)
+			nc, err := l.Listener.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.accepted <- nc
+			return p
+		}
+		old, next := open("broker:9094"), open("broker:9095")
+		defer close(old.accepted)
+		defer close(next.accepted)
+		serve(old)
+		before := connect(old, "broker:9094")
+		before.other(1, "a")
+		before.expect(1, "ok a")
+		during := w.dialTo("client", "broker:9094")
+		nc, err := old.Listener.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.server.End("EXTRA")
+		serve(next)
+		old.accepted <- nc
+		before.ended()
+		during.ended()
+		after := connect(next, "broker:9095")
+		after.other(2, "b")
+		after.expect(2, "ok b")
+		for _, p := range []*peer{before, during, after} {
+			p.nc.Close()
+		}
+	})
+}
