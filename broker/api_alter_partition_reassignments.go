@@ -37,6 +37,18 @@ func (b *Broker) alterPartitionReassignments(c *call, req *kmsg.AlterPartitionAs
 	if !c.allowed(auth.Alter, auth.Cluster, auth.ClusterName) {
 		return refuse(kerr.ClusterAuthorizationFailed.Code, errorText(kerr.ClusterAuthorizationFailed.Code))
 	}
+	for _, asked := range req.Topics {
+		partitions := func(yield func(int32) bool) {
+			for i := range asked.Partitions {
+				if !yield(asked.Partitions[i].Partition) {
+					return
+				}
+			}
+		}
+		if !c.padsAbsent(asked.Topic, partitions) {
+			return resp
+		}
+	}
 	within := inMillis(req.TimeoutMillis)
 	if len(req.Topics) == 0 {
 		within = b.requestTimeout() // nothing is to be done in that time

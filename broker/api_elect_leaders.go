@@ -1,6 +1,8 @@
 package broker
 
 import (
+	"slices"
+
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -38,6 +40,11 @@ func (b *Broker) electLeaders(c *call, req *kmsg.ElectLeadersRequest) *kmsg.Elec
 	}
 	if req.Topics != nil && len(req.Topics) == 0 {
 		return resp
+	}
+	for _, asked := range req.Topics {
+		if !c.padsAbsent(asked.Topic, slices.Values(asked.Partitions)) {
+			return resp
+		}
 	}
 	got, err := c.change(req, inMillis(req.TimeoutMillis))
 	if err != nil {

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"iter"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/zap"
@@ -123,6 +124,20 @@ const mostPadding = 32 << 20
 func (c *call) pads(bytes int) bool {
 	c.padding += bytes
 	return c.padding <= mostPadding
+}
+
+// padsAbsent takes note of those partitions of a topic that are not there, where
+// the answer is to tell of each in words that hold the topic's name: of a few
+// bytes each comes a name that may be as long as a string can be.
+func (c *call) padsAbsent(topic string, partitions iter.Seq[int32]) bool {
+	const around = 100 // the other words, and the row that holds them
+	t := c.image.TopicByName(topic)
+	for i := range partitions {
+		if t.Partition(i) == nil && !c.pads(len(topic)+around) {
+			return false
+		}
+	}
+	return true
 }
 
 // subject is who asks, for the authorizer.

@@ -112,6 +112,8 @@ type Broker struct {
 	// change brings are served at once from then on.
 	opening sync.Mutex
 	open    bool
+	// relisted wakes heartbeats when other listeners are bound than before.
+	relisted chan struct{}
 
 	incarnation [16]byte // random, of this life of the process
 	brokerEpoch atomic.Int64

@@ -123,6 +123,7 @@ func newBroker(o Options) *Broker {
 	b.replicas.b, b.replicas.at, b.replicas.offline = b, map[replicaKey]*partition.Partition{}, map[replicaKey]error{}
 	b.coordinators.b, b.coordinators.shards, b.coordinators.epochs = b, map[int32]*coordinator.Shard{}, map[int32]int32{}
 	b.directories.untold, b.directories.wake = map[replicaKey][16]byte{}, make(chan struct{}, 1)
+	b.relisted = make(chan struct{}, 1)
 	b.producerIDs = newProducerIDs(b.allotProducerIDs)
 	b.telemetry.init(b)
 	b.sessions = newFetchSessions(int(b.config.Int("max.incremental.fetch.session.cache.slots")))

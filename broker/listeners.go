@@ -127,8 +127,8 @@ func (b *Broker) bindListener(ctx context.Context, c *config.Static, addresses [
 
 // applyListeners brings what is bound in line with the dynamic configs of this
 // broker, as KIP-226 has it: listeners that are no longer wanted, or wanted
-// elsewhere, are closed with their connections, then the new ones are opened. What
-// clients are told is what the broker registered with, until its next start.
+// elsewhere, are closed with their connections, then the new ones are opened. The
+// broker registers anew with them (heartbeats), so that clients are told of them.
 // Only the publisher, and the start before it, call it.
 func (b *Broker) applyListeners(ctx context.Context, img *image.Image) {
 	wanted, err := b.config.WithListeners(dynamic(img, image.BrokerResource, itoa(b.nodeID)))
@@ -175,9 +175,14 @@ func (b *Broker) applyListeners(ctx context.Context, img *image.Image) {
 		grown = append(grown, *l)
 		b.log.Info("listener opened", zap.String("listener", l.name), zap.Int("port", l.port))
 	}
-	b.bound.Store(&grown)
+	// With the lock: serve would otherwise find the new ones and serve them, too.
 	b.opening.Lock()
 	defer b.opening.Unlock()
+	b.bound.Store(&grown)
+	select {
+	case b.relisted <- struct{}{}:
+	default:
+	}
 	for i := len(list); i < len(grown) && b.open; i++ {
 		b.serveListener(&grown[i])
 	}

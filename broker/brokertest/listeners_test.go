@@ -14,8 +14,9 @@ import (
 )
 
 // A listener that is set on a running broker is open when the change is
-// answered, one that is taken away is closed with its connections, one that moves
-// is both, and what was set holds after a restart (KIP-226).
+// answered and clients are told of it, one that is taken away is closed with its
+// connections, one that moves is both, and what was set holds after a restart
+// (KIP-226).
 func TestListenersChange(t *testing.T) {
 	bubble(t, map[string]string{"advertised.listeners": "PLAINTEXT://broker:9092"}, func(t *testing.T, n *Node) {
 		ctx := context.Background()
@@ -44,6 +45,7 @@ func TestListenersChange(t *testing.T) {
 			}
 			return got[0].Err
 		}
+		Produce(t, c, "events", "v", 1)
 		const both = "PLAINTEXT:PLAINTEXT,EXTRA:PLAINTEXT"
 		for _, bad := range [][]string{
 			{"listeners", "PLAINTEXT://broker:9092,EXTRA://broker:9095"},
@@ -80,6 +82,20 @@ func TestListenersChange(t *testing.T) {
 		if reaches("broker:9095") || !reaches("broker:9096") {
 			t.Error("the listener did not move")
 		}
+		// Clients are told of it, and nothing else has changed for them.
+		time.Sleep(10 * time.Second)
+		moved := n.Client(kgo.SeedBrokers("broker:9096"), kgo.ConsumeTopics("events"))
+		Produce(t, moved, "events", "w", 1)
+		if got := Consume(t, moved, 2); got[0].LeaderEpoch != got[1].LeaderEpoch {
+			t.Errorf("leader epochs %d and %d: a new listener has ended a leadership", got[0].LeaderEpoch, got[1].LeaderEpoch)
+		}
+		if told := ask[*kmsg.DescribeClusterResponse](t, n, moved, kmsg.NewPtrDescribeClusterRequest()).Brokers; len(told) != 1 || told[0].Port != 9096 {
+			t.Errorf("on the listener that moved clients are told %+v", told)
+		}
+		if told := ask[*kmsg.DescribeClusterResponse](t, n, c, kmsg.NewPtrDescribeClusterRequest()).Brokers; len(told) != 1 || told[0].Port != 9092 {
+			t.Errorf("on the listener that stayed clients are told %+v", told)
+		}
+		moved.Close()
 		n.Stop()
 		n.Start()
 		if !reaches("broker:9096") {

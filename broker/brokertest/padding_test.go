@@ -58,6 +58,18 @@ func TestAskedOverAndOver(t *testing.T) {
 			r.Topics = []kmsg.DescribeProducersRequestTopic{{Topic: "a", Partitions: make([]int32, n)}}
 			return r
 		}
+		elect := func(name string, n int) kmsg.Request {
+			r := kmsg.NewPtrElectLeadersRequest()
+			r.TimeoutMillis = 60000
+			r.Topics = []kmsg.ElectLeadersRequestTopic{{Topic: name, Partitions: make([]int32, n)}}
+			return r
+		}
+		reassign := func(name string, n int) kmsg.Request {
+			r := kmsg.NewPtrAlterPartitionAssignmentsRequest()
+			r.TimeoutMillis = 60000
+			r.Topics = []kmsg.AlterPartitionAssignmentsRequestTopic{{Topic: name, Partitions: make([]kmsg.AlterPartitionAssignmentsRequestTopicPartition, n)}}
+			return r
+		}
 		for _, q := range []struct {
 			what      string
 			make      func(string, int) kmsg.Request
@@ -68,6 +80,8 @@ func TestAskedOverAndOver(t *testing.T) {
 			{"a group that is not there", describe, "none", 1000, 300_000},
 			{"a group's offsets", fetch, "offsets", 100, 250},
 			{"a partition's producers", producers, "", 100, 3000},
+			{"a leader of a topic that is not there", elect, strings.Repeat("n", 20_000), 100, 3000},
+			{"to move a topic that is not there", reassign, strings.Repeat("n", 20_000), 100, 3000},
 		} {
 			ctx := context.Background()
 			try := n.Client(kgo.RetryTimeout(0), kgo.RequestRetries(0))

@@ -169,8 +169,8 @@ A config that is honoured takes effect at once wherever Kafka can change it on a
 broker, of the cluster. Keys under ` + "`listener.name.<listener>.`" + ` are honoured for max.connections and
 max.connection.creation.rate. An unknown key is stored, as Kafka does for its plugins, and named in the log with the known key
 that it resembles. ` + "`queued.max.request.bytes=-1`" + ` stands for 256 MiB, or the largest request if that is more.
-Listeners that are added to a running broker are open at once; what clients are told of addresses is what the broker registered
-with, until its next start, as in Kafka.
+Listeners that are added to a running broker are open at once, and the broker registers with them at once, so that its clients
+are told of them; Kafka leaves that to the next start.
 `
 
 func fallback(k *config.Key) string {

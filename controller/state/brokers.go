@@ -110,14 +110,18 @@ func (d *Decider) registerBroker(now time.Time, req *kmsg.BrokerRegistrationRequ
 		r.Features = append(r.Features, records.BrokerFeature{Name: f.Name, MinSupportedVersion: f.MinSupportedVersion, MaxSupportedVersion: f.MaxSupportedVersion})
 	}
 	if same {
-		r.BrokerEpoch, r.Fenced, r.InControlledShutdown = old.Epoch, old.Fenced, old.InControlledShutdown
+		r.BrokerEpoch, r.Fenced, r.InControlledShutdown, r.CordonedLogDirs = old.Epoch, old.Fenced, old.InControlledShutdown, old.Cordoned
 		d.write(r)
 	} else {
 		r.BrokerEpoch, r.Fenced = d.offset, true
 		ended := d.everyPartition(req.BrokerID, d.renew)
 		d.write(append(ended, r)...)
 	}
-	d.sessions[req.BrokerID] = &session{contact: now, heard: true, offset: -1}
+	if !same || s == nil {
+		s = &session{offset: -1}
+		d.sessions[req.BrokerID] = s
+	}
+	s.contact, s.heard = now, true
 	resp.BrokerEpoch = r.BrokerEpoch
 	return Outcome{Response: resp}
 }
