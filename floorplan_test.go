@@ -75,7 +75,7 @@ var rooms = map[string]room{
 	"broker/telemetry":   {may: []string{"storage/codec"}, libs: []string{kerrLib, "google.golang.org/protobuf/encoding/protowire"}, pure: true, why: "clients that push their own metrics (KIP-714)"},
 	"broker/monitor":     {may: []string{"broker/metrics"}, libs: []string{"github.com/prometheus/client_golang"}, why: "the HTTP side"},
 	"broker/auth":        {why: "who may do what"},
-	"broker/brokertest":  {may: []string{"broker", "controller/config", "controller/raftlog", "storage/disktest", "wire/wiretest"}, libs: []string{"github.com/twmb/franz-go"}, why: "whole brokers in virtual time"},
+	"broker/brokertest":  {may: []string{"broker", "broker/auth", "controller/config", "controller/raftlog", "storage/disktest", "wire/wiretest"}, libs: []string{"github.com/twmb/franz-go"}, why: "whole brokers in virtual time"},
 }
 
 // outside lists the folders that stand apart: they import nothing of ours.

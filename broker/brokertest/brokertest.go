@@ -18,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"millrace/broker"
+	"millrace/broker/auth"
 	"millrace/controller/config"
 	"millrace/controller/raftlog"
 	"millrace/storage/disktest"
@@ -32,6 +33,8 @@ type Node struct {
 	Disk  *disktest.FS
 	raft  *raftlog.Memory
 	props map[string]string
+
+	Authorizer auth.Authorizer // from the next start; nil: everything is allowed
 
 	Info   broker.Info
 	cancel context.CancelFunc
@@ -88,8 +91,9 @@ func (n *Node) start() error {
 	go func() {
 		done <- broker.Run(ctx, broker.Options{
 			Config: static, FS: n.Disk, RaftLog: n.raft,
-			Listen: func(_ context.Context, address string) (net.Listener, error) { return n.Net.Listen(address) },
-			Ready:  func(i broker.Info) { ready <- i },
+			Listen:     func(_ context.Context, address string) (net.Listener, error) { return n.Net.Listen(address) },
+			Authorizer: n.Authorizer,
+			Ready:      func(i broker.Info) { ready <- i },
 		})
 	}()
 	select {
