@@ -201,6 +201,12 @@ func TestCordonedDirectories(t *testing.T) {
 		if code := set("/a,/c"); code != 0 || marked() != "/a /c" {
 			t.Errorf("cordoning two: %d, marked are %q", code, marked())
 		}
+		n.Stop()
+		n.Start()
+		c = n.Client()
+		if marked() != "/a /c" {
+			t.Errorf("after a restart marked are %q", marked())
+		}
 		makeTopic(t, n, c, "new", 4)
 		if got := perDir(sizes(t, n, c, "new")); got["/b"] != 4 {
 			t.Errorf("new partitions per directory: %v", got)
