@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -10,6 +11,7 @@ import (
 
 	"millrace/controller/config"
 	"millrace/controller/image"
+	"millrace/controller/state"
 )
 
 // Topic is one that has to be there before the broker is ready.
@@ -17,6 +19,14 @@ type Topic struct {
 	Name       string
 	Partitions int32
 	Configs    []TopicConfig
+}
+
+// CheckTopicName says in Kafka's words what is wrong with a topic's name.
+func CheckTopicName(name string) error {
+	if why := state.CheckTopicName(name); why != "" {
+		return errors.New(why)
+	}
+	return nil
 }
 
 // TopicConfig is a config of such a topic.

@@ -197,12 +197,15 @@ func (s *Store) open(paths []string) error {
 			_ = d.health.Fail("start", err)
 		}
 	}
+	var why []error
 	for _, d := range s.dirs {
-		if d.health.Offline() == nil {
+		offline := d.health.Offline()
+		if offline == nil {
 			return nil
 		}
+		why = append(why, offline)
 	}
-	return ErrNoDirectory
+	return fmt.Errorf("%w: %w", ErrNoDirectory, errors.Join(why...))
 }
 
 // makeDir makes a directory and its missing parents, durably: what is synced in a directory whose own name is lost in a
@@ -253,7 +256,7 @@ func (s *Store) openDir(d *directory) error {
 		return err
 	}
 	if ok && m.nodeID != s.nodeID {
-		return fmt.Errorf("%w: %s is of node %d, this is node %d", ErrIdentity, d.path, m.nodeID, s.nodeID)
+		return fmt.Errorf("%w: %s is of node %d, this is node %d; set node.id=%d to use the directory, or name an empty one in log.dirs", ErrIdentity, d.path, m.nodeID, s.nodeID, m.nodeID)
 	}
 	d.meta, d.id = m, m.directory
 	d.known = ok && m.clusterID != "" && m.directory != [16]byte{}

@@ -285,7 +285,7 @@ func TestNoDirectoryLeft(t *testing.T) {
 		}
 		return nil
 	})
-	if _, err := h.try(1); !errors.Is(err, ErrNoDirectory) {
+	if _, err := h.try(1); !errors.Is(err, ErrNoDirectory) || !strings.Contains(err.Error(), "input/output error") {
 		t.Fatalf("start without a disk: %v", err)
 	}
 	h.fs.Refuse(nil)

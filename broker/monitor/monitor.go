@@ -58,12 +58,13 @@ const gatherTimeout = 8 * time.Second
 
 // Loopback completes an address: without a host it is 127.0.0.1.
 func Loopback(address string) (string, error) {
-	if !strings.Contains(address, ":") {
-		address = ":" + address
+	whole := address
+	if !strings.Contains(whole, ":") {
+		whole = ":" + whole
 	}
-	host, port, err := net.SplitHostPort(address)
+	host, port, err := net.SplitHostPort(whole)
 	if err != nil {
-		return "", fmt.Errorf("%s: %w", address, err)
+		return "", fmt.Errorf("%s: expected host:port", address)
 	}
 	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
 		return "", fmt.Errorf("%s: the port is to be a number below 65536", address)

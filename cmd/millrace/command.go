@@ -67,7 +67,8 @@ func (p *program) serveCommand() *cobra.Command {
 			"'millrace config' tells what comes out.\n\n" +
 			"CLUSTER_ID in the environment is the id of the cluster that an empty directory\n" +
 			"becomes; a directory of another cluster is refused.\n\n" + topicsHelp + "\n\n" +
-			"SIGTERM or SIGINT stops it in order; a second one stops it at once.",
+			"SIGTERM or SIGINT stops it in order; another one, a second or more after the\n" +
+			"first, stops it at once.",
 		Args: propertiesArg(&f),
 		RunE: func(c *cobra.Command, _ []string) error { return p.serve(c.Context(), f) },
 	}

@@ -98,6 +98,9 @@ func TestMistakesExitWith2InOneLine(t *testing.T) {
 		{[]string{"dev", "--override", "log.dirs=/x"}, "dev chooses its own directory"},
 		{[]string{"health", "--bootstrap", "nowhere"}, "--bootstrap nowhere: expected host:port"},
 		{[]string{"health", "-c", path}, "num.partitions"},
+		{[]string{"config", "--properties", "--json"}, "--properties goes with neither --all nor --json"},
+		{[]string{"serve", "--http-address", "here"}, "--http-address: here: the port is to be a number below 65536"},
+		{[]string{"serve", "--http-address", "::1"}, "--http-address: ::1: expected host:port"},
 	} {
 		code, stdout, stderr := try(t, neverRun(t), nil, c.args...)
 		if code != exitUsage || stdout != "" || !strings.Contains(stderr, c.want) || strings.Count(stderr, "\n") != 1 || !strings.HasPrefix(stderr, "millrace: ") {
@@ -121,6 +124,13 @@ func TestWarningsAreLoggedOnce(t *testing.T) {
 		if line["level"] != "warn" || line["key"] != key || !strings.Contains(line["message"].(string), key) {
 			t.Errorf("line %d: %v", i, line)
 		}
+	}
+}
+
+func TestTakenPortNamesTheWayOut(t *testing.T) {
+	_, _, stderr := try(t, func(context.Context, broker.Options) error { return broker.ErrAddressInUse }, nil, "serve")
+	if !strings.HasSuffix(stderr, "; another port is --override listeners=PLAINTEXT://localhost:PORT\n") {
+		t.Error(stderr)
 	}
 }
 

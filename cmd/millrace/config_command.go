@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -21,6 +22,9 @@ func (p *program) configCommand() *cobra.Command {
 			"which writes a file that 'millrace serve' and Kafka can read.",
 		Args: propertiesArg(&f),
 		RunE: func(*cobra.Command, []string) error {
+			if properties && (all || machine) {
+				return usageError{errors.New("--properties goes with neither --all nor --json")}
+			}
 			if properties {
 				return p.printProperties(f)
 			}
@@ -31,8 +35,6 @@ func (p *program) configCommand() *cobra.Command {
 	c.Flags().BoolVar(&all, "all", false, "print the defaults too")
 	c.Flags().BoolVar(&machine, "json", false, "print JSON")
 	c.Flags().BoolVar(&properties, "properties", false, "print what is set, secrets included, as a properties file")
-	c.MarkFlagsMutuallyExclusive("properties", "all")
-	c.MarkFlagsMutuallyExclusive("properties", "json")
 	return c
 }
 
@@ -59,6 +61,9 @@ func (p *program) printConfig(f flags, all, machine bool) error {
 		e.SetIndent("", "  ")
 		return e.Encode(list)
 	}
+	if len(list) == 0 {
+		fmt.Fprintln(p.stderr, "nothing is set: every config has its default, which --all prints")
+	}
 	var out strings.Builder
 	width := 0
 	lines := make([]string, len(list))
@@ -82,6 +87,9 @@ func (p *program) printConfig(f flags, all, machine bool) error {
 		if one.Warning != "" {
 			fmt.Fprintf(p.stderr, "config %s (%s) %s\n", one.Name, one.Source, one.Warning)
 		}
+	}
+	for _, line := range p.misspelt() {
+		fmt.Fprintln(p.stderr, line)
 	}
 	_, err = fmt.Fprint(p.stdout, out.String())
 	return err
@@ -120,7 +128,7 @@ func propertyValue(v string) string {
 func (c *configuration) shown(all bool) []shown {
 	warnings := map[string]string{}
 	for _, w := range c.warnings {
-		warnings[w.Key] = w.Message
+		warnings[w.Key] = c.warning(w)
 	}
 	list := []shown{}
 	for _, e := range c.static.DescribeBroker(nil, nil) {

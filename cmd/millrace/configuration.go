@@ -138,15 +138,20 @@ func propertiesOf(path string) ([]config.Property, error) {
 // warn logs what is in the configuration without having its effect, once.
 func (c *configuration) warn(logger *zap.Logger) {
 	for _, w := range c.warnings {
-		message, fields := "config "+w.Key+" "+w.Message, []zap.Field{zap.String("key", w.Key)}
+		message, fields := "config "+w.Key+" "+c.warning(w), []zap.Field{zap.String("key", w.Key)}
 		if from, ok := c.origin[w.Key]; ok {
-			message, fields = "config "+w.Key+" ("+from+") "+w.Message, append(fields, zap.String("from", from))
-		}
-		if rest, ok := strings.CutPrefix(w.Key, "cfg."); ok && strings.HasPrefix(c.origin[w.Key], "KAFKA_CFG_") {
-			message += "; the variable for " + rest + " is " + config.VariableName(rest)
+			message, fields = "config "+w.Key+" ("+from+") "+c.warning(w), append(fields, zap.String("from", from))
 		}
 		logger.Warn(message, fields...)
 	}
+}
+
+// warning is what a warning says of its key.
+func (c *configuration) warning(w config.Warning) string {
+	if rest, ok := strings.CutPrefix(w.Key, "cfg."); ok && strings.HasPrefix(c.origin[w.Key], "KAFKA_CFG_") {
+		return w.Message + "; the variable for " + rest + " is " + config.VariableName(rest)
+	}
+	return w.Message
 }
 
 // variable gives an environment variable's value; empty counts as not set.

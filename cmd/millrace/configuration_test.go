@@ -93,6 +93,7 @@ func TestDeclaredTopics(t *testing.T) {
 		"a":                        "expected name:partitions",
 		":3":                       "expected name:partitions",
 		"a:x":                      `"x" is not a number of partitions`,
+		"a b:1":                    "Topic name is invalid: 'a b' contains",
 		"a:0":                      `"0" is not a number of partitions`,
 		"a:1:3":                    "the replication factor is the broker's to choose",
 		"a:1:nonsense=1":           "nonsense is not a topic config",
@@ -105,6 +106,27 @@ func TestDeclaredTopics(t *testing.T) {
 		if code != exitUsage || !strings.Contains(stderr, want) {
 			t.Errorf("%s: code %d, %s", text, code, stderr)
 		}
+	}
+}
+
+// Both commands tell of what has no effect; 'config' also that there is nothing to print.
+func TestWhatIsMisspeltOrMissingIsSaid(t *testing.T) {
+	environ := []string{"MILLRACE_HTTP_ADDRES=1", "MILLRACE_TOPICS=", "MILLRACE_PORT=tcp://10.0.0.1:9092", "KAFKA_CFG_NUM_PARTITIONS=2"}
+	for _, command := range []string{"serve", "config"} {
+		_, _, stderr := try(t, func(context.Context, broker.Options) error { return nil }, environ, command)
+		for _, want := range []string{
+			"variable MILLRACE_HTTP_ADDRES means nothing; ignored (did you mean MILLRACE_HTTP_ADDRESS?)", "the variable for num.partitions is KAFKA_NUM_PARTITIONS",
+		} {
+			if !strings.Contains(stderr, want) {
+				t.Errorf("%s: %q is not in %s", command, want, stderr)
+			}
+		}
+		if strings.Count(stderr, "\n") != 2 {
+			t.Errorf("%s: %s", command, stderr)
+		}
+	}
+	if code, stdout, stderr := try(t, neverRun(t), nil, "config"); code != 0 || stdout != "" || !strings.Contains(stderr, "nothing is set") {
+		t.Errorf("code %d, %q, %q", code, stdout, stderr)
 	}
 }
 

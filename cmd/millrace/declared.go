@@ -12,8 +12,9 @@ import (
 const topicsHelp = "--topics, or MILLRACE_TOPICS, names topics that are there when the broker is\n" +
 	"ready: name:partitions[:config=value...], several separated by commas. A value\n" +
 	"with commas goes into brackets: orders:3:cleanup.policy=[compact,delete],audit:1.\n" +
-	"A topic that exists is left as it is, with a warning where it differs. The\n" +
-	"replication factor is default.replication.factor, or what the brokers can hold."
+	"--topics goes over MILLRACE_TOPICS, the later over the earlier. A topic that\n" +
+	"exists is left as it is, with a warning where it differs. The replication\n" +
+	"factor is default.replication.factor, or what the brokers can hold."
 
 // topicsVariable declares topics as --topics does.
 const topicsVariable = "MILLRACE_TOPICS"
@@ -76,6 +77,9 @@ func parseTopic(entry string) (broker.Topic, error) {
 	t := broker.Topic{Name: fields[0]}
 	if len(fields) == 1 || t.Name == "" {
 		return t, fmt.Errorf("%q: expected name:partitions", entry)
+	}
+	if err := broker.CheckTopicName(t.Name); err != nil {
+		return t, err
 	}
 	n, err := strconv.ParseInt(fields[1], 10, 32)
 	if err != nil || n < 1 {

@@ -8,21 +8,31 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"millrace/broker"
 )
 
-// signals gives a context that ends at the first SIGINT or SIGTERM; the second
-// one ends the process at once.
+// oneStop is how long more signals count as the first one: where a terminal or
+// a timeout signals the whole process group, a program that started this one
+// passes on what has already come.
+const oneStop = time.Second
+
+// signals gives a context that ends at the first SIGINT or SIGTERM; a second
+// one, later than oneStop, ends the process at once.
 func signals() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	c := make(chan os.Signal, 2)
 	signal.Notify(c, os.Interrupt, syscall.SIGTERM)
 	go func() {
 		<-c
+		first := time.Now()
 		cancel()
-		<-c
-		os.Exit(exitFailed)
+		for range c {
+			if time.Since(first) >= oneStop {
+				os.Exit(exitFailed)
+			}
+		}
 	}()
 	return ctx
 }
@@ -42,6 +52,9 @@ func (p *program) serve(ctx context.Context, f flags) error {
 		return err
 	}
 	conf.warn(logger)
+	for _, line := range p.misspelt() {
+		logger.Warn(line)
+	}
 	var told error
 	options := broker.Options{
 		Config:    conf.static,
@@ -63,6 +76,13 @@ func (p *program) serve(ctx context.Context, f flags) error {
 	err = p.run(ctx, options)
 	if ctx.Err() != nil && onlyCanceled(err) {
 		err = nil // told to stop before it was ready
+	}
+	if errors.Is(err, broker.ErrAddressInUse) {
+		if from, set := conf.origin["listeners"]; set {
+			err = fmt.Errorf("%w (listeners is set in %s)", err, from)
+		} else {
+			err = fmt.Errorf("%w; another port is --override listeners=PLAINTEXT://localhost:PORT", err)
+		}
 	}
 	if told != nil {
 		told = fmt.Errorf("telling that the broker is ready: %w", told)

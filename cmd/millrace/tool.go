@@ -284,7 +284,7 @@ func (p *program) runTool(t *tool, args []string) error {
 		return nil
 	case errors.As(err, new(toolUsage)):
 		fmt.Fprintf(p.stderr, "%s\n%s", oneLine(err), t.usage(c.action))
-	case errors.Is(err, errTold):
+	case errors.Is(err, errTold), onlyCanceled(err):
 	default:
 		fmt.Fprintf(p.stderr, "%s\n", oneLine(err))
 	}

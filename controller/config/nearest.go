@@ -23,13 +23,12 @@ func Nearest(s Scope, name string) string {
 		}
 		return r
 	}, strings.ToLower(strings.TrimSpace(base)))
-	best, distance := "", len(base)/4+1
 	keys := table(s)
+	names := make([]string, len(keys))
 	for i := range keys {
-		if d := editDistance(base, keys[i].Name, distance); d < distance {
-			best, distance = keys[i].Name, d
-		}
+		names[i] = keys[i].Name
 	}
+	best := Closest(base, names)
 	if best == "" {
 		return ""
 	}
@@ -67,4 +66,16 @@ func editDistance(a, b string, limit int) int {
 		before, last, row = last, row, before
 	}
 	return min(last[len(b)], limit)
+}
+
+// Closest gives the name that another one is most likely a misspelling of, ""
+// if it is like none of them.
+func Closest(name string, names []string) string {
+	best, distance := "", len(name)/4+1
+	for _, n := range names {
+		if d := editDistance(name, n, distance); d < distance {
+			best, distance = n, d
+		}
+	}
+	return best
 }
