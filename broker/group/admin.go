@@ -102,12 +102,19 @@ func (t *turn) deleteGroups(q machine.Request, r *kmsg.DeleteGroupsRequest) {
 			out.ErrorCode = nonEmptyGroup
 		default:
 			for _, ref := range g.refs() {
-				t.forget(ref)
+				if !t.tooMuch() {
+					t.forget(ref)
+				}
 			}
 			t.write(&records.GroupMetadataKey{Group: id}, nil, 0)
 			t.touches(id)
 		}
 		resp.Groups = append(resp.Groups, out)
+	}
+	if t.tooMuch() {
+		for i := range resp.Groups {
+			resp.Groups[i].ErrorCode = unknownServerError
+		}
 	}
 	t.reply(q.Ticket, resp, machine.Wait{Written: len(t.d.Records) > 0})
 }

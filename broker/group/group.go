@@ -206,6 +206,22 @@ func (t *turn) write(k records.Key, v records.Value, version int16) {
 	t.bytes += len(r.Key) + len(r.Value)
 }
 
+// mostBytes bounds the records of one request: every record holds the group's
+// name, which may be as long as a string can be, and a request of a megabyte lists
+// a hundred thousand partitions. It is far above what a log takes as one batch,
+// so that nothing is refused here that would be written.
+const mostBytes = 32 << 20
+
+// tooMuch says that a request makes more records than that, and drops them: it
+// is answered as an append is that was refused for its size.
+func (t *turn) tooMuch() bool {
+	if t.bytes <= mostBytes {
+		return false
+	}
+	t.d.Records = nil
+	return true
+}
+
 // full says that housekeeping has enough for one batch.
 func (t *turn) full() bool { return len(t.d.Records) >= turnRecords || t.bytes >= turnBytes }
 

@@ -2,11 +2,14 @@ package group
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"pgregory.net/rapid"
+
+	"millrace/broker/machine"
 )
 
 // TestLongProtocolLists: a join lists as many protocols as fit its frame, and the
@@ -97,5 +100,71 @@ func TestLongLeaveLists(t *testing.T) {
 				t.Errorf("member %d again: %d", i, code)
 			}
 		}
+	}
+}
+
+// TestLongGroupNames: the records of a request hold the group's name each, and are
+// not made without end: not of a commit, and not of a deletion that names one
+// offset over and over.
+func TestLongGroupNames(t *testing.T) {
+	group := strings.Repeat("g", 30_000)
+	commit := func(partitions, times int) *kmsg.OffsetCommitRequest {
+		r := kmsg.NewPtrOffsetCommitRequest()
+		r.Version, r.Group, r.Generation = 8, group, -1
+		topic := kmsg.OffsetCommitRequestTopic{Topic: "a"}
+		for i := range partitions * times {
+			topic.Partitions = append(topic.Partitions, kmsg.OffsetCommitRequestTopicPartition{Partition: int32(i % partitions)})
+		}
+		r.Topics = append(r.Topics, topic)
+		return r
+	}
+	remove := func(times int) *kmsg.OffsetDeleteRequest {
+		r := kmsg.NewPtrOffsetDeleteRequest()
+		r.Group = group
+		r.Topics = []kmsg.OffsetDeleteRequestTopic{{Topic: "a", Partitions: make([]kmsg.OffsetDeleteRequestTopicPartition, times)}}
+		return r
+	}
+	m := New(Config{OffsetMetadataMaxBytes: 100})
+	now := time.Unix(1_800_000_000, 0)
+	m.Handle(now, machine.Loaded{})
+	ask := func(body kmsg.Request) machine.Decision {
+		d := m.Handle(now, machine.Request{Ticket: 1, Body: body})
+		for _, r := range d.Records {
+			m.Replay(r)
+		}
+		if len(d.Records) > 0 {
+			m.Handle(now, machine.Written{})
+		}
+		return d
+	}
+	size := func(d machine.Decision) (n int) {
+		for _, r := range d.Records {
+			n += len(r.Key) + len(r.Value)
+		}
+		return n
+	}
+	if d := ask(commit(20, 1)); len(d.Records) != 20 || d.Replies[0].Body.(*kmsg.OffsetCommitResponse).Topics[0].Partitions[0].ErrorCode != none {
+		t.Fatalf("a commit of 20 offsets: %d records", len(d.Records))
+	}
+	d := ask(commit(20, 500))
+	got := d.Replies[0].Body.(*kmsg.OffsetCommitResponse).Topics[0].Partitions
+	if size(d) > 0 || len(got) != 10_000 || got[0].ErrorCode != unknownServerError || got[9_999].ErrorCode != unknownServerError {
+		t.Errorf("a commit of 10000 offsets: %d bytes of records, %d answers", size(d), len(got))
+	}
+	d = ask(remove(10_000))
+	if deleted := d.Replies[0].Body.(*kmsg.OffsetDeleteResponse); len(d.Records) != 1 || deleted.ErrorCode != none || len(deleted.Topics[0].Partitions) != 10_000 {
+		t.Errorf("a deletion of one offset, 10000 times: %d records, %d", len(d.Records), deleted.ErrorCode)
+	}
+	// What is there in many commits goes in no single batch.
+	for i := range 200 {
+		r := commit(20, 1)
+		r.Topics[0].Topic = fmt.Sprint("topic", i)
+		ask(r)
+	}
+	all := kmsg.NewPtrDeleteGroupsRequest()
+	all.Groups = []string{group}
+	d = ask(all)
+	if code := d.Replies[0].Body.(*kmsg.DeleteGroupsResponse).Groups[0].ErrorCode; size(d) > 0 || code != unknownServerError {
+		t.Errorf("a deletion of a group of 4000 offsets: %d bytes of records, %d", size(d), code)
 	}
 }

@@ -112,12 +112,19 @@ func (t *turn) commit(q machine.Request, r *kmsg.OffsetCommitRequest) {
 		for _, rp := range rt.Partitions {
 			p := kmsg.NewOffsetCommitResponseTopicPartition()
 			p.Partition, p.ErrorCode = rp.Partition, code
-			if code == none {
+			if code == none && !t.tooMuch() {
 				p.ErrorCode = t.one(c, rt.Topic, rt.TopicID, rp.Partition, rp.Offset, rp.LeaderEpoch, rp.Metadata)
 			}
 			out.Partitions = append(out.Partitions, p)
 		}
 		resp.Topics = append(resp.Topics, out)
+	}
+	if t.tooMuch() {
+		for _, out := range resp.Topics {
+			for i := range out.Partitions {
+				out.Partitions[i].ErrorCode = unknownServerError
+			}
+		}
 	}
 	t.committed(q.Ticket, r.Group, resp)
 }
@@ -185,12 +192,19 @@ func (t *turn) txnCommit(q machine.Request, r *kmsg.TxnOffsetCommitRequest) {
 		for _, rp := range rt.Partitions {
 			p := kmsg.NewTxnOffsetCommitResponseTopicPartition()
 			p.Partition, p.ErrorCode = rp.Partition, code
-			if code == none {
+			if code == none && !t.tooMuch() {
 				p.ErrorCode = t.one(c, rt.Topic, rt.TopicID, rp.Partition, rp.Offset, rp.LeaderEpoch, rp.Metadata)
 			}
 			out.Partitions = append(out.Partitions, p)
 		}
 		resp.Topics = append(resp.Topics, out)
+	}
+	if t.tooMuch() {
+		for _, out := range resp.Topics {
+			for i := range out.Partitions {
+				out.Partitions[i].ErrorCode = unknownServerError
+			}
+		}
 	}
 	if len(t.d.Records) > 0 {
 		t.d.Producer = &machine.Producer{ID: r.ProducerID, Epoch: r.ProducerEpoch}
@@ -243,6 +257,7 @@ func (t *turn) deleteOffsets(q machine.Request, r *kmsg.OffsetDeleteRequest) {
 		t.reply(q.Ticket, resp, machine.Wait{})
 		return
 	}
+	gone := map[offsetRef]bool{} // a partition may be named twice, and has one tombstone
 	for _, rt := range r.Topics {
 		out := kmsg.NewOffsetDeleteResponseTopic()
 		out.Topic = rt.Topic
@@ -254,11 +269,18 @@ func (t *turn) deleteOffsets(q machine.Request, r *kmsg.OffsetDeleteRequest) {
 			case busy:
 				p.ErrorCode = groupSubscribedToTopic
 			case g.offsets.get(rt.Topic, rp.Partition) != nil:
-				t.forget(offsetRef{group: r.Group, topic: rt.Topic, partition: rp.Partition})
+				ref := offsetRef{group: r.Group, topic: rt.Topic, partition: rp.Partition}
+				if !gone[ref] && !t.tooMuch() {
+					t.forget(ref)
+				}
+				gone[ref] = true
 			}
 			out.Partitions = append(out.Partitions, p)
 		}
 		resp.Topics = append(resp.Topics, out)
+	}
+	if t.tooMuch() {
+		resp.ErrorCode, resp.Topics = unknownServerError, nil
 	}
 	t.committed(q.Ticket, r.Group, resp)
 }
