@@ -15,15 +15,16 @@ import (
 
 // abilities is what a client's records can have: everything, less what its agent says it cannot.
 type abilities struct {
-	partition, timestamp, headers, nullValue, emptyValue, nullKey, binary, nullHeaderValue, emptyHeaderValue, repeatedHeader bool
+	partition, timestamp, headers, nullValue, emptyValue, nullKey, binary, nullHeaderValue, emptyHeaderValue, binaryHeaderValue, repeatedHeader bool
 }
 
 func abilitiesOf(cannot []string) (abilities, error) {
-	a := abilities{true, true, true, true, true, true, true, true, true, true}
+	a := abilities{true, true, true, true, true, true, true, true, true, true, true}
 	words := map[string]*bool{
 		"partition": &a.partition, "timestamp": &a.timestamp, "headers": &a.headers, "null-value": &a.nullValue,
 		"empty-value": &a.emptyValue, "null-key": &a.nullKey, "binary": &a.binary,
-		"null-header-value": &a.nullHeaderValue, "empty-header-value": &a.emptyHeaderValue, "repeated-header": &a.repeatedHeader,
+		"null-header-value": &a.nullHeaderValue, "empty-header-value": &a.emptyHeaderValue,
+		"binary-header-value": &a.binaryHeaderValue, "repeated-header": &a.repeatedHeader,
 	}
 	for _, w := range cannot {
 		if words[w] == nil {
@@ -107,7 +108,7 @@ func (s inputSpec) record(rng *rand.Rand, i int) *recfile.Record {
 				value = nil
 			case n == 1 && s.can.emptyHeaderValue:
 				value = []byte{}
-			case n == 2 && s.can.binary:
+			case n == 2 && s.can.binary && s.can.binaryHeaderValue:
 				value = []byte{0xff, 0, byte(i)}
 			}
 			r.Headers = append(r.Headers, recfile.Header{Key: key, Value: value})

@@ -4,7 +4,7 @@
 
 const { Kafka, logLevel } = require('kafkajs')
 const { Member } = require('./member')
-const { bootstrap, serve } = require('./protocol')
+const { bootstrap, serve } = require('../../nodeagent/protocol')
 const { BrokerSteps } = require('./steps')
 
 const kafka = new Kafka({

@@ -3,27 +3,21 @@
 // being answered, and otherwise the topic is paused: the client then goes on with heartbeats and rebalances by itself.
 
 const { PartitionAssigners } = require('kafkajs')
-const { Unsupported } = require('./protocol')
-const recordfile = require('./recordfile')
+const api = require('../../nodeagent/kafkajsapi')
+const base = require('../../nodeagent/member')
+const { Unsupported } = require('../../nodeagent/protocol')
 
 // The client hands over all that was fetched of a partition in one go: a midway that is not the end wants small fetches.
 const PARTITION_BYTES = 128 * 1024
 // How long a fetch waits for records: also the time in which a pause or a request of the driver is noticed.
 const FETCH_WAIT_MS = 200
-const STEP_MS = 60000
 
-class Member {
+class Member extends base.Member {
   constructor(kafka, request) {
+    super(request)
     this.kafka = kafka
-    this.name = request.consumer
-    this.topic = request.topic
-    this.assignment = []
-    this.next = new Map() // partition -> offset after its last record written; only of assigned partitions
     this.generation = 0 // grows at every rebalance
     this.fetched = 0 // the generation in which the batches at hand were fetched
-    this.demand = null // the consume request being answered
-    this.crash = new Error(`consumer ${request.consumer} could not be opened`) // why the consumer is of no use
-    this.steps = Promise.resolve()
   }
 
   async open({ group, instance, strategy, protocol = 'classic' }) {
@@ -49,9 +43,7 @@ class Member {
       this.fetched = this.generation
     })
     this.consumer.on(CRASH, ({ payload }) => {
-      if (payload.restart) return // the client starts the consumer again by itself
-      this.crash = payload.error
-      if (this.demand) this.demand.reject(payload.error)
+      if (!payload.restart) this.failed(payload.error) // else the client starts the consumer again by itself
     })
     await this.consumer.connect()
     await this.consumer.subscribe({ topic: this.topic, fromBeginning: true })
@@ -61,7 +53,7 @@ class Member {
       eachBatchAutoResolve: false,
       eachBatch: payload => this.handle(payload),
     })
-    this.pause()
+    this.resting()
     await running
     if (this.crash) throw this.crash
   }
@@ -73,64 +65,33 @@ class Member {
   rebalancing() {
     this.generation++
     this.assignment = []
-    const offsets = this.offsets()
-    this.next.clear()
+    const offsets = this.take()
     if (offsets.length > 0) {
-      this.consumer.commitOffsets(offsets).catch(e => console.error(`${this.name}: commit before a rebalance: ${e.message}`))
+      this.commitOffsets(offsets).catch(e => console.error(`${this.name}: commit before a rebalance: ${e.message}`))
     }
   }
 
   joined(partitions) {
     this.generation++
     this.next.clear()
-    this.assignment = [...partitions].sort((a, b) => a - b)
+    this.assignment = partitions
     // A consumer that was started again knows nothing of a pause.
-    if (!this.demand) this.pause()
+    if (!this.demand) this.resting()
   }
 
   /** Takes a whole batch, without waiting for anything in between, or leaves it to be fetched again. */
   handle({ batch, resolveOffset }) {
-    const demand = this.demand
-    if (!demand || this.fetched !== this.generation || batch.messages.length === 0) return
-    for (const message of batch.messages) demand.out.write(batch.partition, message)
-    demand.count += batch.messages.length
-    const last = batch.messages[batch.messages.length - 1].offset
-    this.next.set(batch.partition, BigInt(last) + 1n)
-    resolveOffset(last)
-    if (demand.count >= demand.wanted) demand.resolve()
+    if (!this.demand || this.fetched !== this.generation || batch.messages.length === 0) return
+    for (const message of batch.messages) this.write(api.record(batch.partition, message))
+    resolveOffset(batch.lastOffset())
+    this.drained()
   }
 
-  offsets() {
-    return [...this.next].map(([partition, offset]) => ({ topic: this.topic, partition, offset: offset.toString() }))
-  }
-
-  async consume({ count = 0, out, timeout_ms: timeout = STEP_MS }) {
-    if (this.crash) throw this.crash
-    const demand = { wanted: count, count: 0 }
-    if (count > 0) {
-      demand.out = new recordfile.Writer(out)
-      try {
-        await new Promise((resolve, reject) => {
-          Object.assign(demand, { resolve, reject })
-          this.timer = setTimeout(resolve, timeout)
-          this.demand = demand
-          this.resume()
-        })
-      } finally {
-        clearTimeout(this.timer)
-        this.demand = null
-        this.pause()
-        demand.out.close()
-      }
-    }
-    return { count: demand.count, assignment: this.assignment }
-  }
-
-  pause() {
+  resting() {
     this.whileRunning(() => this.consumer.pause([{ topic: this.topic }]))
   }
 
-  resume() {
+  reading() {
     this.whileRunning(() => this.consumer.resume([{ topic: this.topic }]))
   }
 
@@ -143,15 +104,13 @@ class Member {
     }
   }
 
-  async commit() {
-    if (this.crash) throw this.crash
-    const offsets = this.offsets()
-    if (offsets.length > 0) await this.consumer.commitOffsets(offsets)
+  async commitOffsets(offsets) {
+    await this.consumer.commitOffsets(offsets.map(one => ({ ...one, offset: one.offset.toString() })))
   }
 
-  async close() {
+  async leave() {
     await this.consumer?.disconnect()
   }
 }
 
-module.exports = { Member, FETCH_WAIT_MS, STEP_MS }
+module.exports = { Member, FETCH_WAIT_MS }

@@ -1,11 +1,18 @@
 'use strict'
-// The protocol's record files, read and written as a stream (see ../../PROTOCOL.md).
+// The protocol's record files, read and written as a stream (see ../PROTOCOL.md).
 
 const fs = require('node:fs')
 
 const CHUNK = 1 << 20
+// What a record takes besides its own bytes: enough for a client to bound what it holds.
+const RECORD_OVERHEAD = 40
+const HEADER_OVERHEAD = 10
 
-/** Yields the records of an input file as messages for kafkajs, and how many bytes each is. */
+/**
+ * Yields the records of an input file: {partition, timestamp, key, value, headers, size}. partition is -1 and timestamp -1n
+ * where none is given, key and value are Buffers or null, headers is a list of [string, Buffer or null], size is about how
+ * many bytes the record is.
+ */
 function* read(path) {
   const file = fs.openSync(path, 'r')
   let data = Buffer.alloc(0)
@@ -14,7 +21,7 @@ function* read(path) {
   // Makes sure that n bytes lie at `at`; false at the end of the file.
   const have = n => {
     while (data.length - at < n) {
-      const chunk = Buffer.allocUnsafe(Math.max(CHUNK, n))
+      const chunk = Buffer.allocUnsafe(CHUNK)
       const count = fs.readSync(file, chunk)
       if (count === 0) {
         if (data.length > at) throw new Error(`the record file ${path} ends inside a record`)
@@ -43,34 +50,44 @@ function* read(path) {
 
   try {
     while (have(12)) {
-      const message = {}
       const partition = int()
-      if (partition >= 0) message.partition = partition
       need(8)
       const timestamp = data.readBigInt64BE(at)
       at += 8
-      if (timestamp >= 0n) message.timestamp = timestamp.toString()
-      message.key = bytes()
-      message.value = bytes()
-      let size = 40 + (message.key?.length ?? 0) + (message.value?.length ?? 0)
-      const headers = int()
-      if (headers > 0) {
-        message.headers = {}
-        for (let i = 0; i < headers; i++) {
-          const key = bytes().toString()
-          const value = bytes()
-          message.headers[key] = value
-          size += key.length + (value?.length ?? 0) + 10
-        }
+      const key = bytes()
+      const value = bytes()
+      let size = RECORD_OVERHEAD + (key?.length ?? 0) + (value?.length ?? 0)
+      const headers = []
+      for (let left = int(); left > 0; left--) {
+        const name = bytes().toString()
+        const content = bytes()
+        headers.push([name, content])
+        size += name.length + (content?.length ?? 0) + HEADER_OVERHEAD
       }
-      yield { message, size }
+      yield { partition, timestamp, key, value, headers, size }
     }
   } finally {
     fs.closeSync(file)
   }
 }
 
-/** Appends consumed messages to a file. */
+/** Yields the records of an input file in lists of at most so many records and, but for a larger record, so many bytes. */
+function* readLists(path, records, bytes) {
+  let list = []
+  let size = 0
+  for (const record of read(path)) {
+    if (list.length > 0 && (list.length >= records || size + record.size > bytes)) {
+      yield list
+      list = []
+      size = 0
+    }
+    list.push(record)
+    size += record.size
+  }
+  if (list.length > 0) yield list
+}
+
+/** Appends consumed records to a file. */
 class Writer {
   constructor(path) {
     this.file = fs.openSync(path, 'a')
@@ -78,7 +95,8 @@ class Writer {
     this.size = 0
   }
 
-  write(partition, { offset, timestamp, key, value, headers }) {
+  /** offset and timestamp are whatever BigInt() takes, headers a list of [string or Buffer, Buffer or null]. */
+  write({ partition, offset, timestamp, key, value, headers }) {
     const head = Buffer.allocUnsafe(20)
     head.writeInt32BE(partition, 0)
     head.writeBigInt64BE(BigInt(offset), 4)
@@ -86,14 +104,10 @@ class Writer {
     this.push(head)
     this.bytes(key)
     this.bytes(value)
-    const list = []
-    for (const [name, values] of Object.entries(headers ?? {})) {
-      for (const one of Array.isArray(values) ? values : [values]) list.push([name, one])
-    }
-    this.int(list.length)
-    for (const [name, one] of list) {
+    this.int(headers.length)
+    for (const [name, content] of headers) {
       this.bytes(Buffer.from(name))
-      this.bytes(one)
+      this.bytes(content)
     }
     if (this.size >= CHUNK) this.flush()
   }
@@ -127,4 +141,4 @@ class Writer {
   }
 }
 
-module.exports = { read, Writer }
+module.exports = { read, readLists, Writer }
