@@ -48,6 +48,7 @@ needs: ## say what the tests miss on this machine
 clients: needs build ## real clients against the real binary (installs them first), none worse than its row of the table
 	sh compat-tests/install.sh
 	cd compat-tests && python3 -m unittest -q pyagent.test_pyagent
+	node --test compat-tests/nodeagent/nodeagent.test.js
 	cd compat-tests/tutorials && python3 -m unittest -q
 	$(GO) test -tags compat -count=1 -p 1 -parallel 4 -timeout 20m ./compat-tests/run ./compat-tests/proxy ./compat-tests/tutorials
 

@@ -201,4 +201,4 @@ class BrokerSteps {
   }
 }
 
-module.exports = { BrokerSteps, record }
+module.exports = { BrokerSteps, message, record }

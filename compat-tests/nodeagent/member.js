@@ -7,8 +7,9 @@ const recordfile = require('./recordfile')
 const STEP_MS = 60000
 
 /**
- * An agent derives from it and brings open(request), commitOffsets(offsets), leave(), reading(), resting(). It calls wrote
- * for each record that it has passed to demand.out, drained after each handful of them, and failed when the client gave up.
+ * An agent derives from it and brings open(request), commitOffsets(offsets), leave(), reading() and resting(). It calls
+ * write for each record that it takes, while there is a demand, drained after each handful of them, take when partitions are
+ * taken away, and failed when the client gave up. It keeps assignment, and clears crash once the consumer is open.
  */
 class Member {
   constructor(request) {
@@ -35,9 +36,12 @@ class Member {
     this.next.set(record.partition, record.offset + 1n)
   }
 
-  /** Ends the request at hand once it has what it wants. */
+  /** Ends the request at hand once it has what it wants: nothing is written for it any more. */
   drained() {
-    if (this.demand && this.demand.count >= this.demand.wanted) this.demand.resolve()
+    const demand = this.demand
+    if (!demand || demand.count < demand.wanted) return
+    this.demand = null
+    demand.resolve()
   }
 
   /** The consumer is of no use any more. */

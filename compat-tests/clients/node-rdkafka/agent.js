@@ -12,7 +12,7 @@ const brokers = bootstrap()
 serve(
   {
     client: 'node-rdkafka',
-    version: require('node-rdkafka/package.json').version,
+    version: require('node-rdkafka/package.json').version.replace(/^v/, ''),
     // It makes a string of a header's value before it sends it, and an empty buffer of a null one that it has received.
     cannot: ['null-header-value', 'binary-header-value'],
     note: `librdkafka ${rdkafka.librdkafkaVersion}`,

@@ -83,9 +83,14 @@ class Member extends base.Member {
   }
 
   reading() {
-    if (this.paused) this.consumer.resume(this.consumer.assignments())
-    this.paused = false
+    this.resume()
     this.hand()
+  }
+
+  /** A partition that was taken away while it was paused, and came back, is still paused. */
+  resume() {
+    this.consumer.resume(this.consumer.assignments())
+    this.paused = false
   }
 
   answer({ event, partitions }) {
@@ -96,6 +101,7 @@ class Member extends base.Member {
       else this.consumer.assign(partitions)
       this.assignment = [...this.assignment, ...numbers]
       this.paused = false
+      if (this.demand) this.resume()
     } else if (event.code === ERR__REVOKE_PARTITIONS) {
       const offsets = this.take(numbers)
       this.kept = this.kept.filter(({ partition }) => !numbers.includes(partition))

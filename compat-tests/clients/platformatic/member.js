@@ -29,7 +29,7 @@ class Member extends base.Member {
   }
 
   async open({ group, topic, instance, strategy, protocol = 'classic' }) {
-    const options = { ...this.options, ...FETCH, groupId: group, rebalanceTimeout: 30000 }
+    const options = { ...this.options, ...FETCH, groupId: group, sessionTimeout: 10000, rebalanceTimeout: 30000 }
     if (instance !== undefined) options.groupInstanceId = instance
     if (protocol === 'consumer') {
       // KIP-848: the broker assigns.
@@ -38,7 +38,7 @@ class Member extends base.Member {
     } else {
       const protocols = PROTOCOLS[strategy ?? 'roundrobin']
       if (!protocols) throw new Unsupported(`the client has no assignor ${strategy}`)
-      Object.assign(options, { protocols, sessionTimeout: 10000, heartbeatInterval: 300 })
+      Object.assign(options, { protocols, heartbeatInterval: 300 })
     }
     this.consumer = new Consumer(options)
     this.consumer.on('error', error => this.failed(error))
