@@ -64,7 +64,8 @@ func (p *program) serveCommand() *cobra.Command {
 			"The configuration is Kafka's server.properties, over it KAFKA_* environment\n" +
 			"variables, over those --override. Without any of them the broker listens on\n" +
 			"port 9092 of the loopback addresses and keeps its data in ./millrace-data.\n" +
-			"'millrace config' tells what comes out.\n\n" +
+			"KAFKA_ADVERTISED_LISTENERS without listeners sets those too: the same ports, on\n" +
+			"every interface. 'millrace config' tells what comes out.\n\n" +
 			"CLUSTER_ID in the environment is the id of the cluster that an empty directory\n" +
 			"becomes; a directory of another cluster is refused.\n\n" + topicsHelp + "\n\n" +
 			"SIGTERM or SIGINT stops it in order; another one, a second or more after the\n" +

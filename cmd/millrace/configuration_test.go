@@ -125,6 +125,9 @@ func TestWhatIsMisspeltOrMissingIsSaid(t *testing.T) {
 			t.Errorf("%s: %s", command, stderr)
 		}
 	}
+	if _, _, stderr := try(t, func(context.Context, broker.Options) error { return nil }, nil, "dev", "--log-requests", "all", "--log-level", "warn"); !strings.Contains(stderr, "of level info") {
+		t.Error(stderr)
+	}
 	if code, stdout, stderr := try(t, neverRun(t), nil, "config"); code != 0 || stdout != "" || !strings.Contains(stderr, "nothing is set") {
 		t.Errorf("code %d, %q, %q", code, stdout, stderr)
 	}

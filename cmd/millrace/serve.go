@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"time"
 
+	"go.uber.org/zap"
+
 	"millrace/broker"
 )
 
@@ -72,6 +74,9 @@ func (p *program) serve(ctx context.Context, f flags) error {
 	}
 	if err := f.operations.apply(p, logger, &options); err != nil {
 		return err
+	}
+	if options.LogRequests != nil && !level.Enabled(zap.InfoLevel) {
+		logger.Warn("--log-requests: the lines are of level info, which --log-level " + f.logLevel + " leaves out")
 	}
 	err = p.run(ctx, options)
 	if ctx.Err() != nil && onlyCanceled(err) {
