@@ -28,6 +28,7 @@ const (
 
 func (b *Broker) describeConfigs(c *call, req *kmsg.DescribeConfigsRequest) *kmsg.DescribeConfigsResponse {
 	resp := kmsg.NewPtrDescribeConfigsResponse()
+	seen := map[configResource]bool{}
 	for _, r := range req.Resources {
 		out := kmsg.NewDescribeConfigsResponseResource()
 		out.ResourceType, out.ResourceName = r.ResourceType, r.ResourceName
@@ -40,9 +41,40 @@ func (b *Broker) describeConfigs(c *call, req *kmsg.DescribeConfigsRequest) *kms
 			}
 			out.Configs = append(out.Configs, configEntry(e, req))
 		}
+		asked := configResource{r.ResourceType, r.ResourceName}
+		if (seen[asked] || anyNameHasConfigs(r.ResourceType)) && !c.pads(sizeOfConfigs(&out)) {
+			return resp
+		}
+		seen[asked] = true
 		resp.Resources = append(resp.Resources, out)
 	}
 	return resp
+}
+
+// anyNameHasConfigs says whether a kind of resource has configs under every name,
+// whether there is such a thing or not.
+func anyNameHasConfigs(kind kmsg.ConfigResourceType) bool {
+	return kind == kmsg.ConfigResourceTypeGroupConfig || kind == kmsg.ConfigResourceTypeClientMetrics
+}
+
+// sizeOfConfigs is about what a description takes, sent.
+func sizeOfConfigs(r *kmsg.DescribeConfigsResponseResource) int {
+	n := len(r.ResourceName) + len(*r.ErrorMessage)
+	text := func(s *string) int {
+		if s == nil {
+			return 4
+		}
+		return 4 + len(*s)
+	}
+	for i := range r.Configs {
+		e := &r.Configs[i]
+		n += 16 + len(e.Name) + text(e.Value) + text(e.Documentation)
+		for j := range e.ConfigSynonyms {
+			s := &e.ConfigSynonyms[j]
+			n += 8 + len(s.Name) + text(s.Value)
+		}
+	}
+	return n
 }
 
 func configEntry(e config.Entry, req *kmsg.DescribeConfigsRequest) kmsg.DescribeConfigsResponseResourceConfig {

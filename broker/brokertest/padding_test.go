@@ -2,6 +2,7 @@ package brokertest
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -70,6 +71,20 @@ func TestAskedOverAndOver(t *testing.T) {
 			r.Topics = []kmsg.AlterPartitionAssignmentsRequestTopic{{Topic: name, Partitions: make([]kmsg.AlterPartitionAssignmentsRequestTopicPartition, n)}}
 			return r
 		}
+		configs := func(kind kmsg.ConfigResourceType, distinct bool) func(string, int) kmsg.Request {
+			return func(name string, n int) kmsg.Request {
+				r := kmsg.NewPtrDescribeConfigsRequest()
+				r.IncludeDocumentation, r.IncludeSynonyms = true, true
+				for i := range n {
+					one := kmsg.DescribeConfigsRequestResource{ResourceType: kind, ResourceName: name}
+					if distinct {
+						one.ResourceName += strconv.Itoa(i)
+					}
+					r.Resources = append(r.Resources, one)
+				}
+				return r
+			}
+		}
 		for _, q := range []struct {
 			what      string
 			make      func(string, int) kmsg.Request
@@ -82,6 +97,10 @@ func TestAskedOverAndOver(t *testing.T) {
 			{"a partition's producers", producers, "", 100, 3000},
 			{"a leader of a topic that is not there", elect, strings.Repeat("n", 20_000), 100, 3000},
 			{"to move a topic that is not there", reassign, strings.Repeat("n", 20_000), 100, 3000},
+			{"a topic's configs", configs(kmsg.ConfigResourceTypeTopic, false), "a", 50, 20_000},
+			{"a broker's configs", configs(kmsg.ConfigResourceTypeBroker, false), strconv.Itoa(int(n.Info.NodeID)), 50, 5000},
+			{"configs of groups that are not there", configs(kmsg.ConfigResourceTypeGroupConfig, true), "g", 1000, 100_000},
+			{"configs of subscriptions that are not there", configs(kmsg.ConfigResourceTypeClientMetrics, true), "m", 1000, 200_000},
 		} {
 			ctx := context.Background()
 			try := n.Client(kgo.RetryTimeout(0), kgo.RequestRetries(0))
