@@ -49,6 +49,13 @@ func (b *Broker) alterPartitionReassignments(c *call, req *kmsg.AlterPartitionAs
 			return resp
 		}
 	}
+	asked := 0
+	for _, t := range req.Topics {
+		asked += len(t.Partitions)
+	}
+	if !c.padsPartitions(asked) {
+		return resp
+	}
 	within := inMillis(req.TimeoutMillis)
 	if len(req.Topics) == 0 {
 		within = b.requestTimeout() // nothing is to be done in that time

@@ -46,6 +46,13 @@ func (b *Broker) electLeaders(c *call, req *kmsg.ElectLeadersRequest) *kmsg.Elec
 			return resp
 		}
 	}
+	asked := 0
+	for _, t := range req.Topics {
+		asked += len(t.Partitions)
+	}
+	if !c.padsPartitions(asked) {
+		return resp
+	}
 	got, err := c.change(req, inMillis(req.TimeoutMillis))
 	if err != nil {
 		return refuse(changeFailed(err))

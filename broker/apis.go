@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"iter"
+	"reflect"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/zap"
@@ -30,6 +31,8 @@ type api struct {
 	// Kafka advertises Produce from 0 for old librdkafka (KAFKA-18659).
 	told int16
 	on   listenerKind
+	// worded: its answers hold texts that are made of what clients said (clipTexts).
+	worded bool
 	// handle executes one request on the goroutine that read it. It may block.
 	handle func(*Broker, *call) wire.Reply
 }
@@ -87,6 +90,7 @@ func init() {
 		if a.key != kmsg.Produce {
 			a.told = a.min
 		}
+		a.worded = hasTexts(reflect.TypeOf(kmsg.ResponseForKey(int16(a.key))))
 		byKey[a.key] = a
 	}
 }
@@ -140,6 +144,18 @@ func (c *call) padsAbsent(topic string, partitions iter.Seq[int32]) bool {
 	return true
 }
 
+// padsPartitions is pads for an answer that says a sentence of each of so many
+// partitions: those beyond what there is are named twice, or are not there.
+func (c *call) padsPartitions(asked int) bool {
+	const sentence = 256 // about what one takes while it is decided, answered and sent
+	for t := range c.image.Topics() {
+		if asked -= len(t.Partitions); asked <= 0 {
+			return true
+		}
+	}
+	return c.pads(asked * sentence)
+}
+
 // subject is who asks, for the authorizer.
 func (c *call) subject() auth.Subject {
 	return auth.Subject{Principal: c.Conn.Principal, Host: c.Conn.Remote.Addr()}
@@ -182,6 +198,9 @@ func answer[Q any, PQ interface {
 			return wire.Reply{Close: true}
 		}
 		resp.SetVersion(c.Version)
+		if byKey[c.Key].worded {
+			clipTexts(reflect.ValueOf(resp))
+		}
 		c.answered(resp)
 		return wire.Reply{Body: wire.Encode(resp)}
 	}

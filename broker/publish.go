@@ -132,6 +132,13 @@ func (b *Broker) applyConfigs(old *image.Image, u controller.Update) {
 	}
 }
 
+// mostWarnings bounds how many configs without effect the log names: anything can
+// be set on a broker.
+const mostWarnings = 200
+
+// mostLogged bounds a client's text in the log.
+const mostLogged = 256
+
 // warn says of each config that is set and has no effect that it has none, once.
 func (p *publisher) warn(img *image.Image, r image.Resource) {
 	scope := config.TopicScope
@@ -148,10 +155,18 @@ func (p *publisher) warn(img *image.Image, r image.Resource) {
 	}
 	for _, c := range img.Configs(r.Type, r.Name).All() {
 		name := scope.String() + " " + c.Key
-		if why := config.WithoutEffect(scope, c.Key); why != "" && !p.warned[name] {
-			p.warned[name] = true
-			p.b.log.Warn("a "+scope.String()+" config "+why, zap.String("config", c.Key), zap.String("resource", r.Name))
+		if p.warned[name] || len(p.warned) > mostWarnings {
+			continue
 		}
+		why := config.WithoutEffect(scope, c.Key)
+		if why == "" {
+			continue
+		}
+		if p.warned[name] = true; len(p.warned) > mostWarnings {
+			p.b.log.Warn("many configs are set that have no effect: no more of them are told", zap.Int("told", mostWarnings))
+			continue
+		}
+		p.b.log.Warn("a "+scope.String()+" config "+why, zap.String("config", clippedTo(c.Key, mostLogged)), zap.String("resource", clippedTo(r.Name, mostLogged)))
 	}
 }
 

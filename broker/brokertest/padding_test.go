@@ -101,6 +101,8 @@ func TestAskedOverAndOver(t *testing.T) {
 			{"a broker's configs", configs(kmsg.ConfigResourceTypeBroker, false), strconv.Itoa(int(n.Info.NodeID)), 50, 5000},
 			{"configs of groups that are not there", configs(kmsg.ConfigResourceTypeGroupConfig, true), "g", 1000, 100_000},
 			{"configs of subscriptions that are not there", configs(kmsg.ConfigResourceTypeClientMetrics, true), "m", 1000, 200_000},
+			{"a leader of one partition", elect, "a", 1000, 300_000},
+			{"to move one partition", reassign, "a", 1000, 300_000},
 		} {
 			ctx := context.Background()
 			try := n.Client(kgo.RetryTimeout(0), kgo.RequestRetries(0))

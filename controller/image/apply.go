@@ -36,6 +36,7 @@ func (i *Image) ApplyEntry(offset int64, e *Entry) (*Image, *Delta) {
 	for _, r := range e.Records {
 		c.apply(r)
 	}
+	c.settleConfigs()
 	return next, c.delta.build()
 }
 
@@ -47,6 +48,10 @@ type change struct {
 
 	isolated struct{ topics, ids, brokers, configs, levels, nodes bool }
 	drafts   map[[16]byte]*Topic // topics that this change may write to
+	// set holds what changes of one resource's configs while its records follow each
+	// other: thousands of them are put in order once, not one by one.
+	set map[string]*string
+	of  configName // the resource of set
 }
 
 // isolate makes the tree at m private. The copy is taken from a copy of the
@@ -186,6 +191,7 @@ func (c *change) removeTopic(id [16]byte) {
 	c.topics().Delete(t.Name)
 	c.setID(id, nil)
 	delete(c.drafts, id)
+	c.settleConfigs()
 	if key := nameConfig(TopicResource, t.Name); c.has(key) {
 		c.configs().Delete(key)
 		c.delta.configs = append(c.delta.configs, Resource{Type: TopicResource, Name: t.Name})
@@ -265,13 +271,29 @@ const LeaderUnchanged int32 = -2
 func (c *change) setConfig(r *records.ConfigRecord) {
 	kind := ResourceType(r.ResourceType)
 	key := nameConfig(kind, r.ResourceName)
-	old, _ := c.next.configs.Get(key)
-	if next := old.with(r.Name, r.Value); next != nil {
-		c.configs().Set(key, next)
-	} else if old != nil {
-		c.configs().Delete(key)
+	if key != c.of {
+		c.settleConfigs()
+		c.of = key
 	}
-	c.delta.configs = append(c.delta.configs, Resource{Type: kind, Name: r.ResourceName})
+	if c.set == nil {
+		c.set = map[string]*string{}
+		c.delta.configs = append(c.delta.configs, Resource{Type: kind, Name: r.ResourceName})
+	}
+	c.set[r.Name] = r.Value
+}
+
+// settleConfigs takes over what set holds.
+func (c *change) settleConfigs() {
+	if c.set == nil {
+		return
+	}
+	old, _ := c.next.configs.Get(c.of)
+	if next := old.with(c.set); next != nil {
+		c.configs().Set(c.of, next)
+	} else if old != nil {
+		c.configs().Delete(c.of)
+	}
+	c.set = nil
 }
 
 // clearELR empties the eligible leader replicas of one topic, or of all when no

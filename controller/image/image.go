@@ -15,8 +15,10 @@
 package image
 
 import (
+	"cmp"
 	"encoding/binary"
 	"iter"
+	"slices"
 
 	"github.com/tidwall/btree"
 )
@@ -301,26 +303,24 @@ func (c *Configs) find(key string) (int, bool) {
 	return low, low < len(c.pairs) && c.pairs[low].Key == key
 }
 
-// with gives the configs with one key set (value) or removed (nil); nil when
+// with gives the configs with some keys set (values) or removed (nil); nil when
 // nothing is left.
-func (c *Configs) with(key string, value *string) *Configs {
-	var old []Config
-	at, found := 0, false
-	if c != nil {
-		old = c.pairs
-		at, found = c.find(key)
+func (c *Configs) with(set map[string]*string) *Configs {
+	next := make([]Config, 0, c.Len()+len(set))
+	for _, old := range c.All() {
+		if _, changed := set[old.Key]; !changed {
+			next = append(next, old)
+		}
 	}
-	next := make([]Config, 0, len(old)+1)
-	next = append(next, old[:at]...)
-	if value != nil {
-		next = append(next, Config{Key: key, Value: *value})
+	// any order: sorted below.
+	for key, value := range set {
+		if value != nil {
+			next = append(next, Config{Key: key, Value: *value})
+		}
 	}
-	if found {
-		at++
-	}
-	next = append(next, old[at:]...)
 	if len(next) == 0 {
 		return nil
 	}
+	slices.SortFunc(next, func(a, b Config) int { return cmp.Compare(a.Key, b.Key) })
 	return &Configs{pairs: next}
 }

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -299,6 +301,27 @@ func TestAgainstModel(t *testing.T) {
 			t.Fatalf("images %d to %d: %v", from, to, err)
 		}
 	})
+}
+
+// Thousands of configs of one resource in one entry, as a client may set on a
+// broker, cost as much as they are, not the square of it.
+func TestManyConfigsOfOneResource(t *testing.T) {
+	const n = 4000
+	var recs []records.Metadata
+	for i := range n {
+		v := "v"
+		recs = append(recs, &records.ConfigRecord{ResourceType: int8(BrokerResource), ResourceName: "1", Name: fmt.Sprintf("%d.key", i), Value: &v})
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	img, _ := New().Apply(1, recs)
+	runtime.ReadMemStats(&after)
+	if got := img.Configs(BrokerResource, "1"); got.Len() != n || !slices.IsSortedFunc(got.All(), func(a, b Config) int { return strings.Compare(a.Key, b.Key) }) {
+		t.Fatalf("%d configs, sorted or not", got.Len())
+	}
+	if took := after.TotalAlloc - before.TotalAlloc; took > 1024*n {
+		t.Errorf("%d bytes were allocated for %d configs", took, n)
+	}
 }
 
 // covers says whether a merged delta names all that a direct comparison finds,
