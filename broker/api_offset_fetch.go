@@ -19,11 +19,14 @@ import (
 func (b *Broker) offsetFetch(c *call, req *kmsg.OffsetFetchRequest) *kmsg.OffsetFetchResponse {
 	resp := kmsg.NewPtrOffsetFetchResponse()
 	if c.Version >= 8 {
-		seen := map[string]bool{}
+		seen, told := map[string]bool{}, notesTold{}
 		for _, g := range req.Groups {
 			got := b.fetchOffsets(c, g, req.RequireStable)
-			// What was asked for partition by partition is bounded by the request.
-			if (seen[g.Group] && g.Topics == nil || len(got.Topics) == 0) && !c.pads(sizeOfOffsets(&got)) {
+			again := told.again(&got)
+			if seen[g.Group] && g.Topics == nil || len(got.Topics) == 0 {
+				again = sizeOfOffsets(&got)
+			}
+			if !c.pads(again) {
 				return resp
 			}
 			seen[g.Group] = true
@@ -42,6 +45,9 @@ func (b *Broker) offsetFetch(c *call, req *kmsg.OffsetFetchRequest) *kmsg.Offset
 		g.Topics = append(g.Topics, gt)
 	}
 	got := b.fetchOffsets(c, g, req.RequireStable)
+	if !c.pads(notesTold{}.again(&got)) {
+		return resp
+	}
 	resp.ErrorCode = got.ErrorCode
 	if got.ErrorCode != 0 {
 		if c.Version >= 2 {
@@ -82,6 +88,35 @@ func sizeOfOffsets(g *kmsg.OffsetFetchResponseGroup) int {
 			if p.Metadata != nil {
 				n += len(*p.Metadata)
 			}
+		}
+	}
+	return n
+}
+
+// notesTold remembers of which offsets the metadata was told: four bytes ask for
+// it, and it may have thousands.
+type notesTold map[noteOf]bool
+
+type noteOf struct {
+	group, topic string
+	partition    int32
+}
+
+// again is the size of the metadata in an answer that was told before.
+func (told notesTold) again(g *kmsg.OffsetFetchResponseGroup) int {
+	n := 0
+	for i := range g.Topics {
+		t := &g.Topics[i]
+		for j := range t.Partitions {
+			p := &t.Partitions[j]
+			if p.Metadata == nil || *p.Metadata == "" {
+				continue
+			}
+			k := noteOf{g.Group, t.Topic, p.Partition}
+			if told[k] {
+				n += len(*p.Metadata)
+			}
+			told[k] = true
 		}
 	}
 	return n

@@ -2,6 +2,7 @@ package brokertest
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -17,7 +18,7 @@ import (
 func TestAskedOverAndOver(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, n *Node) {
 		c := n.Client()
-		makeTopic(t, n, c, "a", 50)
+		a := makeTopic(t, n, c, "a", 50)
 		join := kmsg.NewPtrJoinGroupRequest()
 		join.Group, join.SessionTimeoutMillis, join.RebalanceTimeoutMillis, join.ProtocolType = "long", 1800000, 1800000, "consumer"
 		join.Protocols = []kmsg.JoinGroupRequestProtocol{{Name: "range", Metadata: []byte(strings.Repeat("m", 100_000))}}
@@ -59,6 +60,18 @@ func TestAskedOverAndOver(t *testing.T) {
 			r.Topics = []kmsg.DescribeProducersRequestTopic{{Topic: "a", Partitions: make([]int32, n)}}
 			return r
 		}
+		commits := func(group string, n int) kmsg.Request {
+			r := kmsg.NewPtrOffsetFetchRequest()
+			g := kmsg.OffsetFetchRequestGroup{Group: group, MemberEpoch: -1}
+			g.Topics = []kmsg.OffsetFetchRequestGroupTopic{{Topic: "a", TopicID: a, Partitions: make([]int32, n)}}
+			r.Groups = append(r.Groups, g)
+			return r
+		}
+		groups := func(group string, n int) kmsg.Request {
+			r := commits(group, 1).(*kmsg.OffsetFetchRequest)
+			r.Groups = slices.Repeat(r.Groups, n)
+			return r
+		}
 		elect := func(name string, n int) kmsg.Request {
 			r := kmsg.NewPtrElectLeadersRequest()
 			r.TimeoutMillis = 60000
@@ -95,6 +108,8 @@ func TestAskedOverAndOver(t *testing.T) {
 			{"a group that is not there", describe, "none", 1000, 300_000},
 			{"a group's offsets", fetch, "offsets", 100, 250},
 			{"a partition's producers", producers, "", 100, 3000},
+			{"an offset", commits, "offsets", 1000, 20_000},
+			{"an offset, by group", groups, "offsets", 1000, 20_000},
 			{"a leader of a topic that is not there", elect, strings.Repeat("n", 20_000), 100, 3000},
 			{"to move a topic that is not there", reassign, strings.Repeat("n", 20_000), 100, 3000},
 			{"a topic's configs", configs(kmsg.ConfigResourceTypeTopic, false), "a", 50, 20_000},
