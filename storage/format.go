@@ -76,6 +76,9 @@ func KafkaMetadata(fsys disk.FS, metadataLogDir string) (string, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
+	if info, no := fsys.Stat(metadataLogDir); err != nil && no == nil && !info.Dir {
+		return "", fmt.Errorf("%s is a file, and a data directory is to be a directory", metadataLogDir)
+	}
 	if err != nil {
 		return "", fmt.Errorf("list %s: %w", dir, err)
 	}

@@ -63,6 +63,16 @@ func TestBrokenMeta(t *testing.T) {
 	}
 }
 
+func TestKafkaMetadataOfAFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "data")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := KafkaMetadata(nil, file); err == nil || !strings.Contains(err.Error(), file+" is a file") {
+		t.Error(err)
+	}
+}
+
 func TestKafkaMetadata(t *testing.T) {
 	const checkpoint = "00000000000000000000-0000000000.checkpoint"
 	for name, c := range map[string]struct {

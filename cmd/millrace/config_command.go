@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"millrace/controller/config"
 )
 
 func (p *program) configCommand() *cobra.Command {
@@ -142,9 +144,22 @@ func (c *configuration) shown(all bool) []shown {
 				origin = c.origin[twinOf(e.Name)] // node.id and broker.id are one
 			}
 		}
+		if c.ofListener(e.Name) {
+			value := c.props[e.Name]
+			e.Value, e.Sensitive = &value, false
+		}
 		list = append(list, shown{Name: e.Name, Value: e.Value, Source: origin, Sensitive: e.Sensitive, Warning: warnings[e.Name]})
 	}
 	return list
+}
+
+// ofListener says whether a name is listener.name.<listener>. and a config that
+// is known and no secret.
+func (c *configuration) ofListener(name string) bool {
+	rest, ok := strings.CutPrefix(name, "listener.name.")
+	_, rest, listener := strings.Cut(rest, ".")
+	k, known := config.Find(config.BrokerScope, rest)
+	return ok && listener && known && !k.Sensitive()
 }
 
 func twinOf(name string) string {

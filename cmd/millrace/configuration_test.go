@@ -49,6 +49,13 @@ func TestConfigTellsWhereEachKeyComesFrom(t *testing.T) {
 	}
 }
 
+func TestConfigsOfOneListenerAreShown(t *testing.T) {
+	_, stdout, _ := try(t, neverRun(t), nil, "config", "--override", "listener.name.plaintext.max.connections=7", "--override", "listener.name.x.y=9")
+	if !strings.Contains(stdout, "listener.name.plaintext.max.connections=7 ") || !strings.Contains(stdout, "listener.name.x.y=[hidden]") {
+		t.Error(stdout)
+	}
+}
+
 func TestWarningsNameTheVariable(t *testing.T) {
 	_, _, stderr := try(t, func(context.Context, broker.Options) error { return nil },
 		[]string{"KAFKA_LOG_RETENTION_HOUR=1", "KAFKA_CFG_NODE_ID=3", "KAFKA_PORT=tcp://10.0.0.1:9092"}, "serve", "--override", "log.retention.minute=1")
