@@ -7,6 +7,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"millrace/controller"
 )
 
 // startTimeout bounds how long a start waits for its own registration.
@@ -50,7 +52,7 @@ func (b *Broker) requestTimeout() time.Duration {
 // changeFailed is what a client is told of a change that no controller has
 // confirmed in time; Kafka has no words for a time-out.
 func changeFailed(err error) (int16, string) {
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) || errors.Is(err, controller.ErrTimedOut) {
 		return kerr.RequestTimedOut.Code, ""
 	}
 	return kerr.NotController.Code, errorText(kerr.NotController.Code)

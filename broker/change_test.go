@@ -3,12 +3,15 @@ package broker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"millrace/controller"
 	"millrace/controller/config"
 )
 
@@ -40,4 +43,21 @@ func TestRequestTimeout(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A request that no controller has answered in its time has timed out, whichever
+// of the clocks that run for it says so first.
+func TestChangeFailed(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want *kerr.Error
+	}{
+		{context.DeadlineExceeded, kerr.RequestTimedOut},
+		{fmt.Errorf("CreateTopics: %w", controller.ErrTimedOut), kerr.RequestTimedOut},
+		{controller.ErrStopped, kerr.NotController},
+	} {
+		if code, _ := changeFailed(c.err); code != c.want.Code {
+			t.Errorf("%v: %d, want %v", c.err, code, c.want)
+		}
+	}
 }
