@@ -32,6 +32,9 @@ func (p *program) health(ctx context.Context, f flags, bootstrap string, timeout
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	if err := probe(ctx, bootstrap); err != nil {
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			err = fmt.Errorf("no answer within %v", timeout)
+		}
 		return fmt.Errorf("%s is not ready: %w", bootstrap, err)
 	}
 	_, err := fmt.Fprintf(p.stdout, "%s is ready\n", bootstrap)

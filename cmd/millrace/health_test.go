@@ -100,7 +100,7 @@ func TestHealthDoesNotWaitForEver(t *testing.T) {
 	}
 	defer l.Close()
 	code, _, stderr := try(t, neverRun(t), nil, "health", "--bootstrap", l.Addr().String(), "--timeout", "50ms")
-	if code != exitFailed || !strings.Contains(stderr, "is not ready") {
+	if code != exitFailed || !strings.Contains(stderr, "is not ready: no answer within 50ms") {
 		t.Errorf("code %d, %q", code, stderr)
 	}
 }
