@@ -109,7 +109,9 @@ func (m *member) quorum(req *kmsg.DescribeQuorumRequest, now time.Time) *kmsg.De
 			}
 			out = append(out, s)
 		}
-		slices.SortFunc(out, func(a, b kmsg.DescribeQuorumResponseTopicPartitionReplicaState) int { return int(a.ReplicaID) - int(b.ReplicaID) })
+		slices.SortFunc(out, func(a, b kmsg.DescribeQuorumResponseTopicPartitionReplicaState) int {
+			return int(a.ReplicaID) - int(b.ReplicaID)
+		})
 		return out
 	}
 	p.CurrentVoters, p.Observers = describe(m.conf.GetVoters()), describe(m.conf.GetLearners())
