@@ -20,7 +20,7 @@ serve(
     // It takes and hands over headers as one object: the order of repeated keys among others is lost. It refuses a null
     // header and makes an empty buffer of one that it has received.
     cannot: ['null-header-value', 'repeated-header'],
-    note: `librdkafka ${librdkafkaVersion}`,
+    note: `librdkafka ${librdkafkaVersion}; its commitOffsets waits for no answer, so what is committed is asked for`,
   },
   broker.steps(),
   request => new Member(kafka, request),

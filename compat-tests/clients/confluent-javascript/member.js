@@ -10,9 +10,11 @@ const { Unsupported } = require('../../nodeagent/protocol')
 const { roundRobin, range, cooperativeSticky } = KafkaJS.PartitionAssigners
 const BATCH_RECORDS = 500
 const FETCH_WAIT_MS = 200
+// So often it is asked whether a commit has come about, and so long waited in between.
+const ASKS_A_COMMIT = 20
 const RETRY_MS = 100
 
-const { ERR__ASSIGN_PARTITIONS, ERR_REBALANCE_IN_PROGRESS, ERR_STALE_MEMBER_EPOCH } = CODES.ERRORS
+const { ERR__ASSIGN_PARTITIONS } = CODES.ERRORS
 
 class Member extends base.Member {
   constructor(kafka, request) {
@@ -64,7 +66,19 @@ class Member extends base.Member {
     const offsets = this.take(numbers)
     this.assignment = this.assignment.filter(partition => !numbers.includes(partition))
     if (this.closing || offsets.length === 0 || answer.assignmentLost()) return
-    await this.send(offsets).catch(e => console.error(`${this.name}: commit before a rebalance: ${e.message}`))
+    await this.commitBeforeLoss(offsets)
+  }
+
+  async commitBeforeLoss(offsets) {
+    try {
+      await this.send(offsets)
+      for (let asked = 0; !(await this.areCommitted(offsets)); asked++) {
+        if (asked === ASKS_A_COMMIT) throw new Error('the offsets are not committed')
+        await new Promise(resolve => setTimeout(resolve, RETRY_MS))
+      }
+    } catch (e) {
+      console.error(`${this.name}: commit before a rebalance: ${e.message}`)
+    }
   }
 
   /** Takes a whole batch, without waiting for anything in between, or leaves it to be fetched again. */
@@ -84,24 +98,33 @@ class Member extends base.Member {
     if (this.assignment.length > 0) this.consumer.resume([{ topic: this.topic, partitions: this.assignment }])
   }
 
+  /**
+   * Commits and waits for it. The promise of the client's call is kept when the commit is under way; whether it has come
+   * about the client tells when it is asked what is committed. It says nothing of one that fails, so that is made again.
+   */
+  async commitOffsets(offsets) {
+    const deadline = Date.now() + base.STEP_MS
+    while (offsets.length > 0) {
+      await this.send(offsets)
+      for (let asked = 0; asked < ASKS_A_COMMIT; asked++) {
+        if (await this.areCommitted(offsets)) return
+        await new Promise(resolve => setTimeout(resolve, RETRY_MS))
+      }
+      if (Date.now() > deadline) throw new Error('the offsets are not committed')
+      // A rebalance takes partitions away: they are committed then.
+      offsets = this.offsets()
+    }
+  }
+
   send(offsets) {
     return this.consumer.commitOffsets(offsets.map(one => ({ ...one, offset: one.offset.toString() })))
   }
 
-  async commitOffsets(offsets) {
-    const deadline = Date.now() + base.STEP_MS
-    while (offsets.length > 0) {
-      try {
-        await this.send(offsets)
-        return
-      } catch (e) {
-        // A rebalance under way has to be finished first; what it takes away is committed then.
-        const again = e.code === ERR_REBALANCE_IN_PROGRESS || e.code === ERR_STALE_MEMBER_EPOCH
-        if (!again || Date.now() > deadline) throw e
-        await new Promise(resolve => setTimeout(resolve, RETRY_MS))
-        offsets = this.offsets()
-      }
-    }
+  async areCommitted(offsets) {
+    const partitions = offsets.map(({ topic, partition }) => ({ topic, partition }))
+    const committed = await this.consumer.committed(partitions, base.STEP_MS)
+    const known = new Map(committed.map(({ partition, offset }) => [partition, `${offset}`]))
+    return offsets.every(({ partition, offset }) => known.get(partition) === `${offset}`)
   }
 
   async leave() {
