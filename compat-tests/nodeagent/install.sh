@@ -24,8 +24,6 @@ want=$({ cat "$0" "$here/install.sh" "$here/package.json" "$here/package-lock.js
 [ -f "$home/installed" ] && [ "$(cat "$home/installed")" = "$want" ] && exit 0
 
 mkdir -p "$home"
-rm -rf "$home/installed" "$home/node_modules"
-
 # Where Debian's packages are the headers come with them; elsewhere the build itself says what it does not find.
 if [ $# -gt 0 ] && command -v dpkg >/dev/null; then
   missing=""
@@ -44,6 +42,7 @@ fi
 headers=$(dirname "$(dirname "$(readlink -f "$(command -v node)")")")
 [ -f "$headers/include/node/node_version.h" ] && export npm_config_nodedir="$headers"
 
+rm -rf "$home/installed" "$home/node_modules"
 cp "$here/package.json" "$here/package-lock.json" "$home/"
 (cd "$home" && nice -n 10 npm ci --no-audit --no-fund) >"$home/install.log" 2>&1 ||
   fail "npm could not install what package-lock.json names (an addon also needs g++, make and Python); its log is $home/install.log."
