@@ -151,7 +151,8 @@ func (b *Broker) applyListeners(ctx context.Context, img *image.Image) {
 	if len(gone)+len(groups) == 0 {
 		return
 	}
-	b.bound.Store(&list)
+	// The list is replaced at the end: requests of a listener that moves go on being
+	// judged by its kind.
 	for _, l := range gone {
 		for _, s := range l.sockets {
 			s.end()
