@@ -22,7 +22,7 @@ func (f *flags) add(c *cobra.Command) {
 	f.operations.add(c)
 	f.addSource(c)
 	c.Flags().StringArrayVar(&f.topics, "topics", nil, "have these topics, as name:partitions[:config=value...], several with commas; may be repeated")
-	c.Flags().StringVar(&f.logLevel, "log-level", "info", "what to log: debug, info, warn or error")
+	c.Flags().StringVar(&f.logLevel, "log-level", "", "what to log: debug, info (the default), warn or error (or "+logLevelVariable+")")
 }
 
 // addSource adds the flags that say what the configuration is.

@@ -205,3 +205,19 @@ func TestSeveralErrorsAreOneLine(t *testing.T) {
 		t.Errorf("code %d, %q", code, stderr)
 	}
 }
+
+// Variables stand for flags that are not given.
+func TestVariablesOfFlags(t *testing.T) {
+	var got broker.Options
+	run := func(_ context.Context, o broker.Options) error { got = o; return nil }
+	environ := []string{"MILLRACE_LOG_LEVEL=error", "MILLRACE_LOG_REQUESTS=api=Fetch", "MILLRACE_HTTP_ADDRESS=127.0.0.1:0"}
+	if code, _, stderr := try(t, run, environ, "serve"); code != 0 || got.LogRequests == nil || got.Monitoring.Address != "127.0.0.1:0" || got.Level.String() != "error" {
+		t.Errorf("code %d, %+v, %s", code, got, stderr)
+	}
+	if code, _, _ := try(t, run, environ, "serve", "--log-level", "debug"); code != 0 || got.Level.String() != "debug" {
+		t.Errorf("a flag goes over its variable: code %d, level %s", code, got.Level)
+	}
+	if code, _, stderr := try(t, run, []string{"MILLRACE_LOG_LEVEL=loud"}, "serve"); code != exitUsage || !strings.Contains(stderr, "loud") {
+		t.Errorf("code %d, %s", code, stderr)
+	}
+}

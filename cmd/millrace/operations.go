@@ -1,8 +1,8 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
@@ -17,25 +17,22 @@ type operations struct {
 	logRequests string
 }
 
-// httpVariable is the environment variable that stands for --http-address.
-const httpVariable = "MILLRACE_HTTP_ADDRESS"
+// Environment variables that stand for flags, where the flag is not given.
+const (
+	httpVariable        = "MILLRACE_HTTP_ADDRESS"
+	logRequestsVariable = "MILLRACE_LOG_REQUESTS"
+	logLevelVariable    = "MILLRACE_LOG_LEVEL"
+)
 
 func (o *operations) add(c *cobra.Command) {
 	c.Flags().StringVar(&o.httpAddress, "http-address", "", "serve /metrics, /healthz and /readyz here, as host:port, or port on loopback (or "+httpVariable+")")
 	c.Flags().BoolVar(&o.httpPprof, "http-pprof", false, "serve /debug/pprof there too")
-	c.Flags().StringVar(&o.logRequests, "log-requests", "", "log requests and answers: all, or conditions such as client=ID,api=Fetch,topic=NAME")
+	c.Flags().StringVar(&o.logRequests, "log-requests", "", "log requests and answers: all, or conditions such as client=ID,api=Fetch,topic=NAME (or "+logRequestsVariable+")")
 }
 
 // apply puts what the flags and the environment say into a broker's options.
 func (o *operations) apply(p *program, logger *zap.Logger, to *broker.Options) error {
-	address := o.httpAddress
-	if address == "" {
-		for _, kv := range p.environ {
-			if v, ok := strings.CutPrefix(kv, httpVariable+"="); ok {
-				address = v
-			}
-		}
-	}
+	address := cmp.Or(o.httpAddress, p.variable(httpVariable))
 	if address == "" && o.httpPprof {
 		return usageError{fmt.Errorf("--http-pprof: there is no --http-address")}
 	}
@@ -44,8 +41,8 @@ func (o *operations) apply(p *program, logger *zap.Logger, to *broker.Options) e
 			return usageError{fmt.Errorf("--http-address: %w", err)}
 		}
 	}
-	if o.logRequests != "" {
-		f, err := broker.ParseRequestFilter(o.logRequests)
+	if filter := cmp.Or(o.logRequests, p.variable(logRequestsVariable)); filter != "" {
+		f, err := broker.ParseRequestFilter(filter)
 		if err != nil {
 			return usageError{fmt.Errorf("--log-requests: %w", err)}
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,6 +41,7 @@ func signals() context.Context {
 }
 
 func (p *program) serve(ctx context.Context, f flags) error {
+	f.logLevel = cmp.Or(f.logLevel, p.variable(logLevelVariable), "info")
 	logger, level, err := p.logger(f.logLevel)
 	if err != nil {
 		return err

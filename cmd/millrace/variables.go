@@ -9,7 +9,7 @@ import (
 )
 
 // variables are the environment variables of the program's own.
-var variables = []string{topicsVariable, httpVariable, inContainer, publishedPort, defaultsFile}
+var variables = []string{topicsVariable, httpVariable, logLevelVariable, logRequestsVariable, inContainer, publishedPort, defaultsFile}
 
 // misspelt tells of the environment's variables that look like one of the
 // program's own and are none.
