@@ -27,8 +27,14 @@ type Where struct {
 	New bool
 }
 
+// assigned says whether the directory is told: reserved ids mean other things, such as that it is not.
+func (w Where) assigned() bool { return !reserved(w.Directory) }
+
 // LogAt is Log for a partition that may lie in a directory that was given up: as long as one is, a log that is not found
-// is not begun anew unless it is known to be new and in no directory yet, or to belong to a directory that works.
+// is not begun anew unless it is known to be new and in no directory yet, or to belong to a directory that works. Nor is
+// one whose directory is not among those of the store: a disk that is not mounted looks like an empty directory, and what
+// lies on it is wanted when it comes back. (In Kafka the controller elects no leader in a directory that its broker has
+// not registered.)
 func (s *Store) LogAt(at Where, topic string, id [16]byte, partition int32, c log.Config) (*log.Log, error) {
 	k := partitionKey{topic: topic, partition: partition}
 	e, err := s.entry(k, at)
@@ -87,6 +93,7 @@ func (s *Store) entry(k partitionKey, at Where) (*entry, error) {
 func (s *Store) choose(k partitionKey, at Where) (*directory, error) {
 	var best, own *directory
 	var lost error
+	nameless := false
 	for _, d := range s.dirs {
 		if d.found[k] {
 			return d, nil
@@ -98,6 +105,7 @@ func (s *Store) choose(k partitionKey, at Where) (*directory, error) {
 		if d.id == at.Directory {
 			own = d
 		}
+		nameless = nameless || d.nameless
 		if best == nil || d.roomier(best) {
 			best = d
 		}
@@ -109,6 +117,8 @@ func (s *Store) choose(k partitionKey, at Where) (*directory, error) {
 		return own, nil
 	case lost != nil && (!at.New || at.Directory != [16]byte{}):
 		return nil, fmt.Errorf("%s may lie in a directory that was given up: %w", partitionDir(k.topic, k.partition), lost)
+	case at.assigned() && !nameless:
+		return nil, fmt.Errorf("%s %w: that one has the directory.id %s", partitionDir(k.topic, k.partition), ErrElsewhere, encodeUUID(at.Directory))
 	}
 	return best, nil
 }

@@ -32,6 +32,9 @@ var ErrLocked = errors.New("data directory is used by another process")
 // ErrNoDirectory says that no data directory is left to work with.
 var ErrNoDirectory = errors.New("no usable data directory")
 
+// ErrElsewhere says that a log lies in a directory that is not one of the store's.
+var ErrElsewhere = errors.New("lies in a data directory that is not there")
+
 // StoreOptions is what Open needs.
 type StoreOptions struct {
 	Dirs   []string // log.dirs
@@ -87,13 +90,15 @@ var checkpointFiles = [3]string{recoveryPointFile, logStartFile, highWatermarkFi
 
 // directory is one data directory.
 type directory struct {
-	path   string
-	id     [16]byte
-	meta   meta
-	known  bool // meta.properties is there and says everything
-	health *log.Directory
-	lock   io.Closer
-	clean  bool
+	path  string
+	id    [16]byte
+	meta  meta
+	known bool // meta.properties is there and says everything
+	// nameless: it has been used, and nothing there says under which id.
+	nameless bool
+	health   *log.Directory
+	lock     io.Closer
+	clean    bool
 
 	// Under mu, which is taken last and held while a checkpoint is written.
 	mu          sync.Mutex
@@ -294,6 +299,9 @@ func (s *Store) openDir(d *directory) error {
 		return fmt.Errorf("list %s: %w", d.path, err)
 	}
 	for _, n := range names {
+		if m.directory == ([16]byte{}) && n.Name != lockFile && n.Name != metaFile {
+			d.nameless = true
+		}
 		if !n.Dir || n.Name == metadataDir {
 			continue
 		}

@@ -131,6 +131,57 @@ func TestLostDirectory(t *testing.T) {
 	})
 }
 
+// TestDirectoryNotMounted: a disk that is not mounted looks like an empty directory, and one may be left out of log.dirs. The
+// partitions that lie there are offline, and are not begun anew beside what there is of them.
+func TestDirectoryNotMounted(t *testing.T) {
+	for _, without := range []string{"/a,/b,/c", "/a,/c"} {
+		bubble(t, threeDirs, func(t *testing.T, n *Node) {
+			c := n.Client()
+			makeTopic(t, n, c, "t", 6)
+			writeEach(t, n, "t", 6)
+			whole := sizes(t, n, c)
+			time.Sleep(time.Second) // the controller hears where they are
+			n.Stop()
+			if err := n.Disk.Rename("/b", "/unmounted"); err != nil {
+				t.Fatal(err)
+			}
+			n.Configure("log.dirs", without)
+			n.Start()
+			c = n.Client()
+			offline := 0
+			ends, err := kadm.NewClient(c).ListEndOffsets(t.Context(), "t")
+			if err != nil {
+				t.Fatal(err)
+			}
+			ends.Each(func(o kadm.ListedOffset) {
+				if errors.Is(o.Err, kerr.KafkaStorageError) {
+					offline++
+				} else if o.Err != nil || o.Offset != 1 {
+					t.Errorf("%s-%d ends at %d: %v", o.Topic, o.Partition, o.Offset, o.Err)
+				}
+			})
+			if offline != 2 {
+				t.Errorf("%d partitions are offline, 2 lay in /b", offline)
+			}
+			makeTopic(t, n, c, "new", 4) // the others go on
+			writeEach(t, n, "new", 4)
+			n.Stop()
+			if err := n.Disk.RemoveAll("/b"); err != nil {
+				t.Fatal(err)
+			}
+			if err := n.Disk.Rename("/unmounted", "/b"); err != nil {
+				t.Fatal(err)
+			}
+			n.Configure("log.dirs", threeDirs["log.dirs"])
+			n.Start()
+			c = n.Client()
+			if got := sizes(t, n, c, "t"); !maps.Equal(got, whole) {
+				t.Errorf("with /b back: %v\nwant %v", got, whole)
+			}
+		})
+	}
+}
+
 // TestDirectoriesOfOthers: a directory of another cluster or node, and a
 // partition that lies in two, end a start.
 func TestDirectoriesOfOthers(t *testing.T) {
