@@ -13,9 +13,10 @@ import (
 )
 
 // TestLongProtocolLists: a join lists as many protocols as fit its frame, and the
-// shard has other groups to serve.
+// shard has other groups to serve. A scan of one list for each entry of another
+// would outlast the time that the test binary is given.
 func TestLongProtocolLists(t *testing.T) {
-	const n = 60_000
+	const n = 300_000
 	l := newLive()
 	l.state, l.protocolType = stable, "consumer"
 	var offered []kmsg.JoinGroupRequestProtocol
@@ -27,12 +28,8 @@ func TestLongProtocolLists(t *testing.T) {
 		}
 		l.members = append(l.members, m)
 	}
-	begun := time.Now()
 	if l.supports("consumer", offered) || l.choose() != "" {
 		t.Error("protocols are shared that nobody shares")
-	}
-	if took := time.Since(begun); took > 3*time.Second {
-		t.Errorf("it took %v", took)
 	}
 }
 
@@ -62,9 +59,10 @@ func TestSharedProtocols(t *testing.T) {
 }
 
 // TestLongLeaveLists: a request to leave lists as many members as fit its frame,
-// those it is about among them.
+// those it is about among them. A scan of the group for each would outlast the
+// time that the test binary is given.
 func TestLongLeaveLists(t *testing.T) {
-	const members, strangers = 2000, 100_000
+	const members, strangers = 20_000, 400_000
 	l := newLive()
 	for i := range members {
 		m := &member{of: l, id: fmt.Sprint("member", i)}
@@ -74,22 +72,18 @@ func TestLongLeaveLists(t *testing.T) {
 		l.members = append(l.members, m)
 	}
 	r := rosterOf(l)
-	begun := time.Now()
 	for i := range strangers {
 		for _, who := range []kmsg.LeaveGroupRequestMember{
 			{MemberID: fmt.Sprint("stranger", i)}, {InstanceID: kmsg.StringPtr("nobody")}, {},
-			{MemberID: "member1999", InstanceID: kmsg.StringPtr("nobody")},
+			{MemberID: "member19999", InstanceID: kmsg.StringPtr("nobody")},
 		} {
 			if code := r.strike(who); code != unknownMemberID {
 				t.Fatalf("%v: %d", who, code)
 			}
 		}
-		if code := r.strike(kmsg.LeaveGroupRequestMember{MemberID: "member0", InstanceID: kmsg.StringPtr("instance1999")}); code != fencedInstanceID {
+		if code := r.strike(kmsg.LeaveGroupRequestMember{MemberID: "member0", InstanceID: kmsg.StringPtr("instance19999")}); code != fencedInstanceID {
 			t.Fatalf("another's instance: %d", code)
 		}
-	}
-	if took := time.Since(begun); took > 3*time.Second {
-		t.Errorf("it took %v", took)
 	}
 	for i, who := range []kmsg.LeaveGroupRequestMember{{MemberID: "member4"}, {MemberID: "member5"}, {InstanceID: kmsg.StringPtr("instance7")}, {MemberID: "member9", InstanceID: kmsg.StringPtr("instance9")}} {
 		if code := r.strike(who); code != none {
