@@ -27,7 +27,8 @@ var update = flag.Bool("update", false, "write testdata/kafka.txt anew, from a K
 const record44 = "testdata/kafka.txt"
 
 // load is what both servers go through: a topic of two partitions, records, a
-// group that reads and commits them, and a produce to a topic nobody has.
+// group that reads and commits them, and a produce to a topic nobody has. The
+// client stays: some of what is compared is there while a connection is.
 func load(t *testing.T, addr string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -36,7 +37,7 @@ func load(t *testing.T, addr string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer cl.Close()
+	t.Cleanup(cl.Close)
 	if _, err := kadm.NewClient(cl).CreateTopic(ctx, 2, 1, nil, "load"); err != nil {
 		t.Fatal(err)
 	}
