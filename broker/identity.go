@@ -6,7 +6,11 @@ import (
 
 	"millrace/controller/config"
 	"millrace/storage"
+	"millrace/storage/disk"
 )
+
+// metadataLog is the directory of the cluster's metadata.
+const metadataLog = "__cluster_metadata-0"
 
 // identify looks whose the data directories are before anything is touched:
 // a directory of another cluster, or one that Apache Kafka has run on, stays as
@@ -23,6 +27,9 @@ func identify(o Options) (*config.Static, error) {
 		if file != "" {
 			return nil, fmt.Errorf("%w of Millrace's: %s is the metadata of an Apache Kafka that has run on %s, which cannot be taken over: use an empty directory, or one that was only formatted",
 				ErrNoMetadata, file, filepath.Clean(metadata))
+		}
+		if err := oneMetadata(o.FS, metadata, dirs); err != nil {
+			return nil, err
 		}
 	}
 	if o.ClusterID != "" {
@@ -43,6 +50,44 @@ func identify(o Options) (*config.Static, error) {
 		return o.Config, err
 	}
 	return o.Config.WithNodeID(id)
+}
+
+// oneMetadata refuses data directories of which one holds metadata that is not to be
+// used: after log.dirs came in another order, say. A second, empty cluster would be
+// founded beside the first, and what was made there would be gone without a word.
+// (Kafka: "Found unexpected metadata location in data directory".)
+func oneMetadata(fsys disk.FS, metadata string, dirs []string) error {
+	if fsys == nil {
+		fsys = disk.OS{}
+	}
+	holds := func(dir string) bool {
+		names, err := fsys.ReadDir(dir + "/" + metadataLog)
+		return err == nil && len(names) > 0
+	}
+	for _, dir := range dirs {
+		switch {
+		case samePlace(dir, metadata) || !holds(dir):
+		case holds(metadata):
+			return fmt.Errorf("%w that is the only one: %s and %s both hold %s; move away the one that is not this node's", ErrNoMetadata, filepath.Clean(metadata), filepath.Clean(dir), metadataLog)
+		default:
+			return fmt.Errorf("%w in %s: it is in %s, which metadata.log.dir is to name, or log.dirs as its first", ErrNoMetadata, filepath.Clean(metadata), filepath.Clean(dir))
+		}
+	}
+	return nil
+}
+
+// samePlace says whether two paths are of one directory.
+func samePlace(a, b string) bool {
+	place := func(path string) string {
+		if abs, err := filepath.Abs(path); err == nil {
+			path = abs
+		}
+		if real, err := filepath.EvalSymlinks(path); err == nil {
+			path = real
+		}
+		return path
+	}
+	return place(a) == place(b)
 }
 
 // otherCluster refuses a directory that belongs to a cluster that was not asked

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"sync"
 	"time"
@@ -158,19 +159,21 @@ func (b *Broker) openStore(o Options) error {
 }
 
 func (b *Broker) startController(o Options) error {
-	rl := o.RaftLog
+	rl, dir := o.RaftLog, filepath.Join(b.config.MetadataLogDir(), metadataLog)
 	if rl == nil {
-		opened, err := raftlog.Open(filepath.Join(b.config.MetadataLogDir(), "__cluster_metadata-0"))
+		if _, err := (disk.OS{}).Stat(dir); errors.Is(err, fs.ErrNotExist) {
+			if err := b.nothingToLose(dir); err != nil {
+				return err // and leave no empty metadata behind
+			}
+		}
+		opened, err := raftlog.Open(dir)
 		if err != nil {
 			return fmt.Errorf("opening the metadata: %w", err)
 		}
 		rl = opened
 	}
 	if rl.Self() == 0 {
-		// To found a cluster would make strays of all that lies here.
-		if found := b.store.Unopened(); len(found) > 0 {
-			err := fmt.Errorf("%w of Millrace's: %s-%d is there, and %s does not know it; a directory that Apache Kafka has written cannot be taken over: use an empty one",
-				ErrNoMetadata, found[0].Topic, found[0].Partition, filepath.Join(b.config.MetadataLogDir(), "__cluster_metadata-0"))
+		if err := b.nothingToLose(dir); err != nil {
 			return errors.Join(err, rl.Close())
 		}
 	}
@@ -193,6 +196,16 @@ func (b *Broker) startController(o Options) error {
 		case <-ctx.Done():
 		}
 	})
+	return nil
+}
+
+// nothingToLose refuses to found a cluster where partitions lie: that would make
+// strays of them.
+func (b *Broker) nothingToLose(metadata string) error {
+	if found := b.store.Unopened(); len(found) > 0 {
+		return fmt.Errorf("%w of Millrace's: %s-%d is there, and %s does not know it; a directory that Apache Kafka has written cannot be taken over: use an empty one",
+			ErrNoMetadata, found[0].Topic, found[0].Partition, metadata)
+	}
 	return nil
 }
 
