@@ -56,6 +56,11 @@ type Server struct {
 // gatherTimeout bounds one scrape.
 const gatherTimeout = 8 * time.Second
 
+// writeTimeout bounds how long an answer is on its way: whoever does not read it is
+// not to hold it, and a file descriptor that a client could have, for good. Profiles
+// have the time they take on top.
+const writeTimeout = 30 * time.Second
+
 // Loopback completes an address: without a host it is 127.0.0.1.
 func Loopback(address string) (string, error) {
 	whole := address
@@ -92,7 +97,7 @@ func Start(ctx context.Context, o Options, s Source) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("serving HTTP on %s: %w", address, err)
 	}
-	m := &Server{socket: socket, done: make(chan error, 1), http: &http.Server{Handler: Handler(o, s), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute}}
+	m := &Server{socket: socket, done: make(chan error, 1), http: &http.Server{Handler: Handler(o, s), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: writeTimeout, IdleTimeout: 2 * time.Minute}}
 	go func() { m.done <- m.http.Serve(socket) }()
 	return m, nil
 }
