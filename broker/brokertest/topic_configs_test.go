@@ -235,6 +235,11 @@ func TestSegmentConfigs(t *testing.T) {
 			s.fill(3, 200)
 			return s.segments()
 		}, without: "1 segments", with: "3 segments"},
+		{topic: "preallocate", broker: "log.preallocate", value: "true", see: func(s *shown) string {
+			s.fill(1, 10)
+			const name = "/data/events-0/00000000000000000000.log"
+			return fmt.Sprintf("room for %d, length below 1000: %v", s.n.Disk.Reserved(name), len(s.stored()) < 1000)
+		}, without: "room for 0, length below 1000: true", with: "room for 1073741824, length below 1000: true"},
 		{topic: "segment.ms", broker: "log.roll.ms", value: "3600000", static: map[string]string{"log.roll.hours": "1"}, see: func(s *shown) string {
 			s.fill(1, 10)
 			time.Sleep(50 * time.Minute)

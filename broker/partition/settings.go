@@ -70,7 +70,7 @@ func (p *Partition) setConfig(c *config.TopicConfig) {
 // LogConfig is what a topic's configs say of its logs.
 func LogConfig(c *config.TopicConfig) log.Config {
 	return log.Config{
-		SegmentBytes: c.SegmentBytes, SegmentMs: c.SegmentMs, SegmentJitterMs: c.SegmentJitterMs,
+		SegmentBytes: c.SegmentBytes, SegmentMs: c.SegmentMs, SegmentJitterMs: c.SegmentJitterMs, Preallocate: c.Preallocate,
 		IndexBytes: c.SegmentIndexBytes, IndexIntervalBytes: c.IndexIntervalBytes,
 		RetentionMs: c.RetentionMs, RetentionBytes: c.RetentionBytes, FileDeleteDelayMs: c.FileDeleteDelayMs,
 		Delete: c.CleanupDelete, Compact: c.CleanupCompact, FlushMessages: c.FlushMessages, FlushMs: c.FlushMs,

@@ -334,7 +334,7 @@ var brokerKeys = []Key{
 		Doc: "Default of a topic's message.timestamp.before.max.ms."},
 	{Name: "log.message.timestamp.type", Type: String, Default: "CreateTime", Rule: Rule{Kind: OneOf, Words: "CreateTime,LogAppendTime"}, Update: ClusterWide,
 		Doc: "Default of a topic's message.timestamp.type."},
-	{Name: "log.preallocate", Type: Boolean, Default: "false", Update: ClusterWide, Effect: NoEffect, Reason: "segments are not preallocated",
+	{Name: "log.preallocate", Type: Boolean, Default: "false", Update: ClusterWide,
 		Doc: "Default of a topic's preallocate."},
 	{Name: "log.remote.copy.lag.bytes", Type: Long, Default: "-1", Rule: Rule{Kind: AtLeast, Min: -1}, Update: ClusterWide, Effect: Waiting, Reason: "tiered storage",
 		Doc: "Default of a topic's remote.copy.lag.bytes."},

@@ -57,6 +57,9 @@ type File interface {
 	Size() (int64, error)
 	// Truncate sets the file's length; bytes it adds are zero and take no room.
 	Truncate(size int64) error
+	// Reserve asks for room for the file to grow to size; its length stays. Truncate gives back what is behind the
+	// length. Where the system cannot, or has no room, nothing happens.
+	Reserve(size int64) error
 	// Sync makes the file's bytes and length durable.
 	Sync() error
 	// SysFile is the operating system's file, for sendfile; nil where there is none.

@@ -26,6 +26,8 @@ func (f osFile) Size() (int64, error) {
 
 func (f osFile) Sync() error { return syncData(f.File) }
 
+func (f osFile) Reserve(size int64) error { return reserve(f.File, size) }
+
 // Open implements FS.
 func (OS) Open(name string, flag Flag) (File, error) {
 	mode := os.O_RDONLY

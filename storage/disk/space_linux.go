@@ -28,3 +28,17 @@ func blocks(n, size uint64) int64 {
 	}
 	return int64(n * size)
 }
+
+// reserve takes blocks behind the file's end. What follows an error that means "not here" or "no room" is the same as
+// without: the file grows as it is written to.
+func reserve(f *os.File, size int64) error {
+	for {
+		switch err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, size); err {
+		case unix.EINTR:
+		case nil, unix.EOPNOTSUPP, unix.ENOSYS, unix.ENOSPC, unix.EDQUOT, unix.EFBIG:
+			return nil
+		default:
+			return &os.PathError{Op: "fallocate", Path: f.Name(), Err: err}
+		}
+	}
+}

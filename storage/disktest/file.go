@@ -98,6 +98,21 @@ func (x *file) Truncate(size int64) error {
 		return nil
 	}
 	x.n.write(write{off: size, cut: true})
+	x.n.reserved = 0
+	return nil
+}
+
+// Reserve notes the room that was asked for; Truncate gives it back.
+func (x *file) Reserve(size int64) error {
+	x.fs.mu.Lock()
+	defer x.fs.mu.Unlock()
+	if err := x.change(); err != nil {
+		return err
+	}
+	if _, err := x.fs.begin("reserve", x.name, fmt.Sprint(size)); err != nil {
+		return err
+	}
+	x.n.reserved = size
 	return nil
 }
 

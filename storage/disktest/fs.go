@@ -63,6 +63,7 @@ type node struct {
 	now, synced content
 	writes      []write
 	modified    time.Time
+	reserved    int64 // room that was asked for
 }
 
 // change is one change of a directory: a name taken away, a name given, or both at once.
@@ -514,6 +515,16 @@ func (l *lock) Close() error {
 		delete(l.fs.locks, l.key)
 	}
 	return nil
+}
+
+// Reserved is the room that was asked for a file and not given back; 0 for one that is not there.
+func (f *FS) Reserved(name string) int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if n := f.find(name); n != nil {
+		return n.reserved
+	}
+	return 0
 }
 
 // Bytes returns a copy of a file's bytes as a reader sees them; nil if it is not there.

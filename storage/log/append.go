@@ -341,6 +341,12 @@ func (l *Log) startActive(seg *segment, f disk.File, size int64, offsets, times 
 		created: now, jitter: l.jitter(seg.base),
 		offsetRoom: seg.offsets.roomFor(l.cfg.Load().IndexBytes), timeRoom: seg.times.roomFor(l.cfg.Load().IndexBytes),
 	}
+	if c := l.cfg.Load(); c.Preallocate {
+		if err := f.Reserve(int64(c.SegmentBytes)); err != nil {
+			return err
+		}
+		l.active.reserved = true
+	}
 	if err := seg.offsets.begin(offsets, l.active.offsetRoom); err != nil {
 		return err
 	}
@@ -412,6 +418,11 @@ func (l *Log) closeActive(sync bool) error {
 	}
 	if err := seg.times.finish(sync); err != nil {
 		return err
+	}
+	if a.reserved {
+		if err := a.file.Truncate(a.size); err != nil { // its bytes stay; what was reserved behind them goes
+			return err
+		}
 	}
 	seg.size = a.size
 	seg.largest.Store(a.maxTimestamp)

@@ -92,6 +92,8 @@ type active struct {
 	file disk.File // nil until the first append since Open
 	seg  *segment  // whose file it is, and whose handle is held
 	size int64
+	// reserved: the file has room behind its length (preallocate).
+	reserved bool
 	// maxTimestamp is the largest so far and maxOffset the last offset of the batch that brought it; -1: none, or not
 	// asked yet (file is nil then).
 	maxTimestamp int64

@@ -15,6 +15,7 @@ type Config struct {
 	SegmentBytes       int32 // segment.bytes
 	SegmentMs          int64 // segment.ms
 	SegmentJitterMs    int64 // segment.jitter.ms
+	Preallocate        bool  // preallocate: a segment's file is given room for SegmentBytes when it becomes the active one
 	IndexBytes         int32 // segment.index.bytes
 	IndexIntervalBytes int32 // index.interval.bytes
 	RetentionMs        int64 // retention.ms; -1 is for ever
