@@ -319,6 +319,9 @@ func (d *Decider) checkBroker(r resource, after []image.Config) *failure {
 	if f := d.checkThreads(r, after); f != nil {
 		return f
 	}
+	if f := d.checkPerIP(r, after); f != nil {
+		return f
+	}
 	if r.name == "" {
 		return nil
 	}
@@ -332,6 +335,35 @@ func (d *Decider) checkBroker(r resource, after []image.Config) *failure {
 		return fail(kerr.BrokerIDNotRegistered, fmt.Sprintf("No broker with id %d found.", id))
 	}
 	return nil
+}
+
+// checkPerIP refuses a broker that would take a connection from nobody, with which
+// the change could not be taken back either: no connections from any address, and
+// no address that is an exception.
+func (d *Decider) checkPerIP(r resource, after []image.Config) *failure {
+	broker := r.name
+	if broker == "" {
+		broker = strconv.Itoa(int(d.node))
+	}
+	own, cluster := d.working.Configs(image.BrokerResource, broker).Get, d.clusterDefaults()
+	changed, _ := lookup(after)
+	levels := []config.Lookup{changed, cluster}
+	if r.name == "" {
+		levels = []config.Lookup{own, changed}
+	}
+	const limit, overrides = "max.connections.per.ip", "max.connections.per.ip.overrides"
+	if d.threads(limit, levels...) != 0 {
+		return nil
+	}
+	for _, level := range append(levels, d.static.Set) {
+		if v, set := level(overrides); set {
+			if strings.TrimSpace(v) != "" {
+				return nil
+			}
+			break
+		}
+	}
+	return fail(kerr.InvalidRequest, "requirement failed: "+limit+" can be set to zero only if "+overrides+" property is set.")
 }
 
 // checkThreads compares the thread pools of the broker before and after a change
