@@ -59,6 +59,9 @@ func ParseStatic(props map[string]string) (*Static, []Warning, error) {
 		return nil, nil, err
 	}
 	s.net = n
+	if overrides, _ := s.Set("max.connections.per.ip.overrides"); s.Int("max.connections.per.ip") == 0 && strings.TrimSpace(overrides) == "" {
+		return nil, nil, &Error{Message: "requirement failed: max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set."}
+	}
 	return s, warnings, nil
 }
 
