@@ -38,7 +38,7 @@ func (c *connection) reply(q queued, produce bool) error {
 		return nil
 	}
 	if q.reply.Pending != nil && !c.flushHeld() {
-		q.drop()
+		c.drop(&q)
 		return errEnd
 	}
 	queued, ok := c.enqueue(q)
@@ -88,10 +88,15 @@ func (q *queued) resolve(s *Server) {
 	}
 }
 
-// drop gives up a reply.
-func (q *queued) drop() {
+// drop gives up a reply, also one that is not there yet.
+func (c *connection) drop(q *queued) {
 	if q.reply.Pending == nil {
 		q.reply.Body.Release()
+	}
+	if q.timing.received != 0 {
+		t := q.timing
+		t.givenUp(c.server.clock())
+		c.observed([]timing{t})
 	}
 }
 
@@ -119,7 +124,7 @@ func (c *connection) enqueue(q queued) (done, ok bool) {
 	c.mu.Lock()
 	if c.broken {
 		c.mu.Unlock()
-		q.drop()
+		c.drop(&q)
 		return false, false
 	}
 	if len(c.queue) == 0 && q.reply.Pending == nil {
@@ -161,12 +166,16 @@ func (c *connection) waitWriter() {
 func (c *connection) writeQueue() {
 	for {
 		c.mu.Lock()
-		if len(c.queue) == 0 || c.broken {
-			for i := range c.queue {
-				c.queue[i].drop()
+		if c.broken && len(c.queue) > 0 {
+			dropped := c.queue
+			c.queue = nil // for good: nothing enters the queue of a broken connection
+			c.mu.Unlock()
+			for i := range dropped {
+				c.drop(&dropped[i])
 			}
-			clear(c.queue)
-			c.queue = c.queue[:0]
+			continue
+		}
+		if len(c.queue) == 0 {
 			c.writing = false
 			c.changed.Broadcast()
 			c.mu.Unlock()
@@ -209,8 +218,10 @@ func (c *connection) writeReady(q queued) {
 			c.owe(q.reply.Body)
 		}
 		if q.reply.Close {
+			s.note(&q.timing, c.server)
 			q.reply.Body.Release()
 			if err := s.flush(&c.out); err != nil {
+				c.dequeue(taken)
 				c.writeFailed(err)
 			} else {
 				c.endByWriter(taken)

@@ -44,9 +44,9 @@ type ServerOptions struct {
 	// SendBuffer and ReceiveBuffer are socket.send.buffer.bytes and
 	// socket.receive.buffer.bytes; 0 or less leaves the choice to the system.
 	SendBuffer, ReceiveBuffer int
-	// Observe, if not nil, is told what each request took, once its reply was
-	// written or given up. It is called on the goroutine that wrote, must not
-	// block.
+	// Observe, if not nil, is told what each request took that came to its handler,
+	// once its reply was written or given up, with a connection that broke for
+	// example. It is called on the connection's goroutines and must not block.
 	Observe func(Timing)
 	// PoisonBuffers overwrites the body of every Produce once its handler has
 	// returned. It is for tests, whose handlers are to fail loudly if they keep
@@ -75,7 +75,7 @@ type Limits struct {
 
 // Stats is what a server did and is doing.
 type Stats struct {
-	Connections   map[string]int // by listener
+	Connections   map[string]int // by listener; of those that were ended, until their last is gone
 	BudgetInUse   int64
 	SendfileBytes int64
 	Requests      int64
@@ -134,6 +134,7 @@ type listener struct {
 	reserved bool
 	budgets  *budgets
 	count    int
+	ended    bool // it goes when its last connection does
 	accepted int64
 	idle     int64 // closed for being idle
 	rate     bucket
@@ -274,7 +275,7 @@ func (s *Server) register(name string, l net.Listener) (*listener, error) {
 		}
 		s.listeners[name] = ln
 	}
-	s.open[l] = name
+	s.open[l], ln.ended = name, false
 	s.running.Add(1)
 	if !s.sweeping && s.options.IdleTimeout > 0 {
 		s.sweeping = true
@@ -399,6 +400,7 @@ func (s *Server) forget(c *connection) {
 	s.mu.Lock()
 	delete(s.conns, c)
 	c.listener.count--
+	s.dropEnded(c.listener)
 	if !c.listener.reserved {
 		s.total--
 	}
@@ -410,6 +412,14 @@ func (s *Server) forget(c *connection) {
 	s.changed.Broadcast()
 	s.mu.Unlock()
 	s.running.Done()
+}
+
+// dropEnded ends the listener's entry in the books, when nothing is served there.
+// It wants server.mu held.
+func (s *Server) dropEnded(ln *listener) {
+	if ln.ended && ln.count == 0 && s.listeners[ln.name] == ln {
+		delete(s.listeners, ln.name)
+	}
 }
 
 func addrPort(a net.Addr) netip.AddrPort {
@@ -502,7 +512,8 @@ func (s *Server) Drain(ctx context.Context) error {
 
 // End ends what is served now under a listener's name: nothing is accepted, what
 // has been read is answered, for which those that wait get a second, and nothing
-// more is read. Whoever is served under that name later is not concerned.
+// more is read. With its last connection the listener leaves Stats. Whoever is
+// served under that name later is not concerned.
 func (s *Server) End(listener string) {
 	s.mu.Lock()
 	// any order: each is closed by itself.
@@ -511,6 +522,10 @@ func (s *Server) End(listener string) {
 			l.Close()
 			delete(s.open, l) // one that is just being accepted is not admitted
 		}
+	}
+	if ln := s.listeners[listener]; ln != nil {
+		ln.ended = true
+		s.dropEnded(ln)
 	}
 	var conns []*connection
 	for c := range s.conns {

@@ -591,5 +591,57 @@ func TestEndWhileAccepting(t *testing.T) {
 		for _, p := range []*peer{before, during, after} {
 			p.nc.Close()
 		}
+		synctest.Wait()
+		if n, there := w.server.Stats().Connections["EXTRA"]; n != 0 || !there {
+			t.Errorf("the listener that is served has %d connections, there: %v", n, there)
+		}
+	})
+}
+
+// A listener that was ended is shown until its last connection is gone, and no
+// longer; one that comes back under its name is shown again.
+func TestEndedListenersLeaveStats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		w := newWorld(t, ServerOptions{Handler: fake{handle: func(context.Context, *Request) Reply {
+			<-release
+			return answer("late")
+		}}})
+		defer w.close()
+		serve := func(addr string) {
+			l, err := w.net.Listen(addr)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.served.Go(func() { w.server.Serve(context.Background(), "EXTRA", l) })
+			synctest.Wait()
+		}
+		shown := func(when string, connections int, want bool) {
+			t.Helper()
+			st := w.server.Stats()
+			n, there := st.Connections["EXTRA"]
+			_, accepted := st.AcceptedBy["EXTRA"]
+			if n != connections || there != want || accepted != want {
+				t.Errorf("%s: %d connections, shown: %v", when, n, there)
+			}
+		}
+		serve("broker:9094")
+		shown("served", 0, true)
+		p := w.dialTo("client", "broker:9094")
+		p.other(1, "a")
+		synctest.Wait()
+		w.server.End("EXTRA")
+		synctest.Wait()
+		shown("ended, with a request that runs", 1, true)
+		close(release)
+		p.expect(1, "late")
+		p.ended()
+		p.nc.Close()
+		synctest.Wait()
+		shown("ended", 0, false)
+		serve("broker:9095")
+		shown("served again", 0, true)
+		w.server.End("EXTRA")
+		shown("ended with no connection", 0, false)
 	})
 }

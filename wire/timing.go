@@ -15,7 +15,7 @@ type Timing struct {
 	// Mark is what the handler put into Request.Mark.
 	Mark uint8
 	// RequestBytes and ResponseBytes are without the frame's length field;
-	// ResponseBytes is 0 where there was no answer.
+	// ResponseBytes is 0 where there was no answer, or it was dropped unwritten.
 	RequestBytes, ResponseBytes int
 
 	Total, Queue, Local, Remote, ResponseQueue, Send, Throttle time.Duration
@@ -46,6 +46,14 @@ func (t *timing) settled(now int64, r *Reply) {
 	if t.answered = !r.None && !r.Close; t.answered {
 		t.response = int64(r.Body.Len())
 	}
+}
+
+// givenUp notes that the answer will not be written.
+func (t *timing) givenUp(now int64) {
+	if t.ready == 0 {
+		t.ready = now
+	}
+	t.queued, t.response, t.answered = now, 0, false
 }
 
 // observed tells the observer of requests whose replies were written, or given

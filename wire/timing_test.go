@@ -74,3 +74,57 @@ func TestTimings(t *testing.T) {
 		}
 	})
 }
+
+// Replies that are never written are told of as well: the one that a broken
+// connection was waiting for, those behind it, and one that comes too late to be
+// queued.
+func TestTimingsOfDroppedReplies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var seen []Timing
+		w := newWorld(t, ServerOptions{
+			Observe: func(o Timing) {
+				mu.Lock()
+				seen = append(seen, o)
+				mu.Unlock()
+			},
+			Handler: fake{handle: func(_ context.Context, r *Request) Reply {
+				switch r.CorrelationID {
+				case 1:
+					return Reply{Pending: newLater()}
+				case 3:
+					time.Sleep(10 * time.Second) // the peer goes away meanwhile
+				}
+				return answer("never read")
+			}},
+		})
+		defer w.close()
+		p := w.dial()
+		time.Sleep(time.Millisecond)
+		for i := range int32(3) {
+			p.send(frame(int16(kmsg.Produce), 3, i+1, ""))
+			synctest.Wait()
+		}
+		time.Sleep(time.Second)
+		w.server.mu.Lock()
+		for c := range w.server.conns {
+			c.shut(ErrClosed)
+		}
+		w.server.mu.Unlock()
+		time.Sleep(time.Minute)
+		p.nc.Close()
+		mu.Lock()
+		defer mu.Unlock()
+		if len(seen) != 3 {
+			t.Fatalf("%d timings of 3 requests: %+v", len(seen), seen)
+		}
+		for i, o := range seen {
+			if o.ResponseBytes != 0 || o.Total < time.Second || o.Queue < 0 || o.Local < 0 || o.Remote < 0 || o.ResponseQueue < 0 || o.Send < 0 {
+				t.Errorf("timing %d: %+v", i, o)
+			}
+		}
+		if first := seen[0]; first.Remote != time.Second || first.Total != time.Second {
+			t.Errorf("the reply that was waited for: %+v", first)
+		}
+	})
+}
