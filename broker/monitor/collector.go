@@ -31,6 +31,7 @@ func (s style) name(m *metrics.Metric) string {
 // collector gathers when it is asked. It describes nothing beforehand: some names
 // are shown with and without labels, as Kafka's are.
 type collector struct {
+	ctx    context.Context // ends with the server
 	source Source
 	style  style
 }
@@ -40,7 +41,7 @@ func (c *collector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect is part of prometheus.Collector.
 func (c *collector) Collect(ch chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), gatherTimeout)
+	ctx, cancel := context.WithTimeout(c.ctx, gatherTimeout)
 	defer cancel()
 	type form struct {
 		of     *metrics.Metric

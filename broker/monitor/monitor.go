@@ -17,6 +17,7 @@ import (
 	"net/http/pprof"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -48,9 +49,42 @@ type Options struct {
 
 // Server serves HTTP.
 type Server struct {
-	http   *http.Server
-	socket net.Listener
-	done   chan error
+	http    *http.Server
+	socket  net.Listener
+	done    chan error
+	cancel  context.CancelFunc // of what handlers do
+	running handlers
+}
+
+// handlers counts the handlers that run. http.Server waits for those that end in
+// time only, and http.TimeoutHandler for none.
+type handlers struct {
+	mu       sync.Mutex
+	stopping bool
+	running  sync.WaitGroup
+}
+
+// counted is a handler whose end stop waits for, and that begins no more after.
+func (h *handlers) counted(of http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.mu.Lock()
+		if h.stopping {
+			h.mu.Unlock()
+			http.Error(w, "stopping", http.StatusServiceUnavailable)
+			return
+		}
+		h.running.Add(1)
+		h.mu.Unlock()
+		defer h.running.Done()
+		of.ServeHTTP(w, r)
+	})
+}
+
+func (h *handlers) stop() {
+	h.mu.Lock()
+	h.stopping = true
+	h.mu.Unlock()
+	h.running.Wait()
 }
 
 // gatherTimeout bounds one scrape.
@@ -97,7 +131,13 @@ func Start(ctx context.Context, o Options, s Source) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("serving HTTP on %s: %w", address, err)
 	}
-	m := &Server{socket: socket, done: make(chan error, 1), http: &http.Server{Handler: Handler(o, s), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: writeTimeout, IdleTimeout: 2 * time.Minute}}
+	m := &Server{socket: socket, done: make(chan error, 1)}
+	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	m.cancel = cancel
+	m.http = &http.Server{
+		Handler: m.running.counted(handler(running, &m.running, o, s)), BaseContext: func(net.Listener) context.Context { return running },
+		ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: writeTimeout, IdleTimeout: 2 * time.Minute,
+	}
 	go func() { m.done <- m.http.Serve(socket) }()
 	return m, nil
 }
@@ -105,23 +145,27 @@ func Start(ctx context.Context, o Options, s Source) (*Server, error) {
 // Address is where it listens.
 func (m *Server) Address() string { return m.socket.Addr().String() }
 
-// Stop ends the server; requests that run have a second.
+// Stop ends the server; requests that run have a second, then they are cancelled.
+// When it returns, no handler runs.
 func (m *Server) Stop() error {
+	defer m.running.stop()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	if m.http.Shutdown(ctx) != nil {
 		m.http.Close()
 	}
+	m.cancel()
 	if err := <-m.done; err != nil && !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serving HTTP: %w", err)
 	}
 	return nil
 }
 
-// Handler is what is served.
-func Handler(o Options, s Source) http.Handler {
+// handler is what is served; what runs longer than its request ends with ctx, and
+// counts among running.
+func handler(ctx context.Context, running *handlers, o Options, s Source) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", metricsHandler(s))
+	mux.Handle("GET /metrics", metricsHandler(ctx, running, s))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if err := s.Ready(); err != nil {
@@ -141,20 +185,22 @@ func Handler(o Options, s Source) http.Handler {
 }
 
 // metricsHandler serves /metrics, in the style that ?style= names.
-func metricsHandler(s Source) http.Handler {
-	handlers := map[string]http.Handler{}
+func metricsHandler(ctx context.Context, running *handlers, s Source) http.Handler {
+	byStyle := map[string]http.Handler{}
 	for _, style := range []style{styleNow, styleOld} {
 		r := prometheus.NewPedanticRegistry()
-		r.MustRegister(&collector{source: s, style: style}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+		r.MustRegister(&collector{ctx: ctx, source: s, style: style}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 		// One scrape at a time: whoever comes meanwhile is told to come again.
-		handlers[string(style)] = promhttp.HandlerFor(r, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: 2, Timeout: gatherTimeout + time.Second})
+		gathers := promhttp.HandlerFor(r, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: 2})
+		// It is counted within: the time-out leaves it behind.
+		byStyle[string(style)] = http.TimeoutHandler(running.counted(gathers), gatherTimeout+time.Second, "gathering takes too long\n")
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name := r.URL.Query().Get("style")
 		if name == "" {
 			name = string(styleNow)
 		}
-		h, ok := handlers[name]
+		h, ok := byStyle[name]
 		if !ok {
 			http.Error(w, fmt.Sprintf("there is no style %q: jmx1 (the default) or jmx0", name), http.StatusBadRequest)
 			return

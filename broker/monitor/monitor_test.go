@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 
 	"millrace/broker/metrics"
@@ -17,11 +18,15 @@ import (
 type source struct {
 	ready  error
 	gather func(metrics.Emit)
+	waits  func(ctx context.Context)
 	client func(emit func(string, string, metrics.Kind, float64, []string))
 }
 
 func (s *source) Ready() error { return s.ready }
-func (s *source) Gather(_ context.Context, emit metrics.Emit) {
+func (s *source) Gather(ctx context.Context, emit metrics.Emit) {
+	if s.waits != nil {
+		s.waits(ctx)
+	}
 	if s.gather != nil {
 		s.gather(emit)
 	}
@@ -30,6 +35,10 @@ func (s *source) GatherClients(emit func(string, string, metrics.Kind, float64, 
 	if s.client != nil {
 		s.client(emit)
 	}
+}
+
+func handlerOf(o Options, s Source) http.Handler {
+	return handler(context.Background(), &handlers{}, o, s)
 }
 
 func ask(t *testing.T, h http.Handler, path string) (int, string) {
@@ -45,7 +54,7 @@ func ask(t *testing.T, h http.Handler, path string) (int, string) {
 
 func TestHealth(t *testing.T) {
 	s := &source{}
-	h := Handler(Options{}, s)
+	h := handlerOf(Options{}, s)
 	for _, c := range []struct {
 		ready error
 		path  string
@@ -61,7 +70,7 @@ func TestHealth(t *testing.T) {
 			t.Errorf("%s, %v: %d %s", c.path, c.ready, code, text)
 		}
 	}
-	if code, _ := ask(t, Handler(Options{Profiles: true}, s), "/debug/pprof/"); code != 200 {
+	if code, _ := ask(t, handlerOf(Options{Profiles: true}, s), "/debug/pprof/"); code != 200 {
 		t.Errorf("profiles that were asked for: %d", code)
 	}
 	w := httptest.NewRecorder()
@@ -86,7 +95,7 @@ func TestMetrics(t *testing.T) {
 			emit("kafka_client_x", "Pushed.", metrics.Gauge, math.Inf(1), []string{"a", "1", "b", "2"})
 		},
 	}
-	h := Handler(Options{}, s)
+	h := handlerOf(Options{}, s)
 	code, text := ask(t, h, "/metrics")
 	for _, want := range []string{
 		"# TYPE kafka_server_brokertopicmetrics_bytesin_total counter\n", "kafka_server_brokertopicmetrics_bytesin_total 7\n",
@@ -139,4 +148,44 @@ func TestServer(t *testing.T) {
 	if err := m.Stop(); err != nil {
 		t.Error(err)
 	}
+}
+
+// A handler that is still at it when its second is over is cancelled, and is
+// waited for: after Stop nobody gathers, and no profile is taken.
+func TestStopWaitsForHandlers(t *testing.T) {
+	gathering, ended := make(chan struct{}), make(chan struct{})
+	s := &source{waits: func(ctx context.Context) {
+		close(gathering)
+		<-ctx.Done()
+		if _, timed := ctx.Deadline(); !timed || context.Cause(ctx) != context.Canceled {
+			t.Errorf("the gatherer ended by %v", context.Cause(ctx))
+		}
+		close(ended)
+	}}
+	m, err := Start(context.Background(), Options{Address: "0", Profiles: true}, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var asking sync.WaitGroup
+	for _, path := range []string{"/metrics", "/debug/pprof/trace?seconds=20"} {
+		asking.Go(func() {
+			if resp, err := http.Get("http://" + m.Address() + path); err == nil {
+				io.Copy(io.Discard, resp.Body)
+				resp.Body.Close()
+			}
+		})
+	}
+	<-gathering
+	if err := m.Stop(); err != nil {
+		t.Error(err)
+	}
+	select {
+	case <-ended:
+	default:
+		t.Error("a handler outlives the server")
+	}
+	if code, _ := ask(t, m.http.Handler, "/healthz"); code != http.StatusServiceUnavailable {
+		t.Errorf("a request after the stop: %d", code)
+	}
+	asking.Wait()
 }
