@@ -116,7 +116,8 @@ func (b *Broker) GatherClients(emit func(name, help string, kind metrics.Kind, v
 
 func (t *clientTelemetry) gather(emit metrics.Emit) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	emit(metrics.Instances, float64(t.machine.Instances()))
-	emit(metrics.SeriesLost, float64(t.machine.Lost()))
+	instances, lost := t.machine.Instances(), t.machine.Lost()
+	t.mu.Unlock()
+	emit(metrics.Instances, float64(instances))
+	emit(metrics.SeriesLost, float64(lost))
 }

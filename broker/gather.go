@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"maps"
 	"strconv"
 	"time"
 
@@ -16,6 +17,9 @@ import (
 // requests is looked at here and now.
 func (b *Broker) Gather(ctx context.Context, emit metrics.Emit) {
 	o := b.seen
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(b.running, cancel)()
 	o.gathering.Lock()
 	defer o.gathering.Unlock()
 	now := time.Now()
@@ -32,9 +36,18 @@ func (b *Broker) Gather(ctx context.Context, emit metrics.Emit) {
 	b.gatherSessions(emit)
 	b.gatherCluster(emit)
 	b.gatherRaft(now, emit)
-	b.gatherGroups(ctx, emit)
+	gatherGroups(ctx, b, b.coordinators.all(), emit)
 	b.telemetry.gather(emit)
 	emit(metrics.Build, 1, b.version, itoa(b.nodeID), b.applied().ClusterID())
+}
+
+// awaitGatherer returns when nobody gathers who began while the broker ran.
+func (o *observation) awaitGatherer() {
+	if o == nil {
+		return
+	}
+	o.gathering.Lock()
+	defer o.gathering.Unlock()
 }
 
 func (o *observation) gatherTopics(emit metrics.Emit) {
@@ -44,10 +57,13 @@ func (o *observation) gatherTopics(emit metrics.Emit) {
 	emit(metrics.InvalidOffset, float64(o.invalidOffset.Load()))
 	emit(metrics.ReplicationIn, float64(o.replicationIn.Load()))
 	emit(metrics.ReplicationOut, float64(o.replicationOut.Load()))
+	// A copy: whoever takes the values may be slow, and the lock is on the way of
+	// requests.
 	o.topicsMu.RLock()
-	defer o.topicsMu.RUnlock()
+	topics := maps.Clone(o.topics)
+	o.topicsMu.RUnlock()
 	// any order: the exposition sorts.
-	for name, t := range o.topics {
+	for name, t := range topics {
 		t.gather(func(m *metrics.Metric, n int64) {
 			if n != 0 { // as Kafka, which makes a topic's meter when it is first marked
 				emit(m, float64(n), name)
@@ -169,10 +185,12 @@ func (b *Broker) gatherConnections(emit metrics.Emit) {
 	emit(metrics.SendfileSent, float64(st.SendfileBytes))
 	emit(metrics.RepliesHeld, float64(st.RepliesInMemory))
 	emit(metrics.RefusedIP, float64(st.RefusedPerIP))
+	o.keepListeners(st.Connections)
 	o.softwareMu.Lock()
-	defer o.softwareMu.Unlock()
+	software := maps.Clone(o.software)
+	o.softwareMu.Unlock()
 	// any order: the exposition sorts.
-	for k, n := range o.software {
+	for k, n := range software {
 		emit(metrics.Software, float64(n), k.name, k.version, k.listener, processor)
 	}
 }

@@ -5,7 +5,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"millrace/broker/coordinator"
+	"millrace/broker/group"
 	"millrace/broker/machine"
 	"millrace/broker/metrics"
 	"millrace/controller/image"
@@ -19,16 +19,26 @@ const (
 	maxOffsetSeries = 20000
 )
 
+// groupShard is a coordinator's, as it is asked here.
+type groupShard interface {
+	Loaded() bool
+	Do(ctx context.Context, req machine.Request) (any, error)
+}
+
 // gatherGroups asks the coordinators here, as a client would: what they say of
 // groups is what DescribeGroups and OffsetFetch say. A coordinator that is
-// loading, or that does not answer in time, is left out.
-func (b *Broker) gatherGroups(ctx context.Context, emit metrics.Emit) {
+// loading, or that does not answer in time, is left out. However many groups
+// there are, no more are asked for one by one than are shown.
+func gatherGroups[S groupShard](ctx context.Context, b *Broker, shards []S, emit metrics.Emit) {
 	img := b.applied()
 	states := map[string]int{}
-	var groups, offsets, leftOut, series int
-	for _, shard := range b.coordinators.all() {
+	var groups, offsets, shown, leftOut, series int
+	for _, shard := range shards {
 		if !shard.Loaded() {
 			continue
+		}
+		if held, ok := gatherAsk[group.CountedOffsets](ctx, shard, group.CountOffsets{}); ok {
+			offsets += int(held)
 		}
 		list := kmsg.NewPtrListGroupsRequest()
 		list.Version = 5
@@ -45,6 +55,10 @@ func (b *Broker) gatherGroups(ctx context.Context, emit metrics.Emit) {
 			if g.GroupType == "share" {
 				continue // it has no committed offsets
 			}
+			if shown >= maxGroupSeries || series >= maxOffsetSeries {
+				leftOut++
+				continue
+			}
 			fetch := kmsg.NewPtrOffsetFetchRequest()
 			fetch.Version = 9
 			fg := kmsg.NewOffsetFetchRequestGroup()
@@ -54,15 +68,9 @@ func (b *Broker) gatherGroups(ctx context.Context, emit metrics.Emit) {
 			if !ok || len(held.Groups) == 0 {
 				continue
 			}
-			for _, t := range held.Groups[0].Topics {
-				offsets += len(t.Partitions)
-			}
-			if groups > maxGroupSeries || series > maxOffsetSeries {
-				leftOut++
-				continue
-			}
+			shown++
 			if classic {
-				b.gatherMembers(ctx, shard, g.Group, emit)
+				gatherMembers(ctx, shard, g.Group, emit)
 			}
 			for _, t := range held.Groups[0].Topics {
 				series += len(t.Partitions)
@@ -82,7 +90,7 @@ func (b *Broker) gatherGroups(ctx context.Context, emit metrics.Emit) {
 	emit(metrics.GroupsLeftOut, float64(leftOut))
 }
 
-func (b *Broker) gatherMembers(ctx context.Context, shard *coordinator.Shard, group string, emit metrics.Emit) {
+func gatherMembers(ctx context.Context, shard groupShard, group string, emit metrics.Emit) {
 	one := kmsg.NewPtrDescribeGroupsRequest()
 	one.Version, one.Groups = 5, []string{group}
 	if got, ok := gatherAsk[*kmsg.DescribeGroupsResponse](ctx, shard, one); ok && len(got.Groups) == 1 && got.Groups[0].ErrorCode == 0 {
@@ -110,7 +118,7 @@ func (b *Broker) gatherOffset(img *image.Image, group, topic string, p kmsg.Offs
 }
 
 // gatherAsk asks a shard; not ok: it did not answer.
-func gatherAsk[R kmsg.Response](ctx context.Context, shard *coordinator.Shard, body kmsg.Request) (resp R, ok bool) {
+func gatherAsk[R any](ctx context.Context, shard groupShard, body any) (resp R, ok bool) {
 	got, err := shard.Do(ctx, machine.Request{Body: body, Client: machine.Client{ID: "metrics", Host: "/127.0.0.1", Principal: "User:metrics"}})
 	if err != nil {
 		return resp, false

@@ -253,7 +253,7 @@ func (b *Broker) awaitCoordinators(ctx context.Context) error {
 }
 
 // stop ends a broker in the opposite order: the network drains, the publisher and
-// housekeeping end, then coordinators, the metadata closes, logs are flushed and
+// housekeeping end, and who gathers metrics, then coordinators, the metadata closes, logs are flushed and
 // marked clean.
 // It is also the way out of a start that failed half-way. cause is why the broker
 // stops if that is no order; it is the first of the errors given back.
@@ -270,6 +270,7 @@ func (b *Broker) stop(cause error) error {
 	}
 	b.halt()
 	b.tasks.Wait() // the publisher among them: it makes no new coordinators and opens no listeners now
+	b.seen.awaitGatherer()
 	for _, l := range b.listeners() {
 		for _, s := range l.sockets {
 			s.Close() // those that were served are closed already

@@ -34,7 +34,7 @@ func (b *Broker) startMonitor(ctx context.Context, o Monitoring) error {
 	if o.Address == "" {
 		return nil
 	}
-	b.seen = newObservation()
+	b.seen = newObservation(func(topic string) bool { return b.applied().TopicByName(topic) != nil })
 	m, err := monitor.Start(ctx, monitor.Options{Address: o.Address, Profiles: o.Profiles}, b)
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,6 +29,11 @@ type observation struct {
 	all      topicCounts
 	topicsMu sync.RWMutex
 	topics   map[string]*topicCounts
+	// exists says whether a topic is in the applied image: one that is not gets no
+	// counts of its own, but these, which are shown nowhere. It is asked under
+	// topicsMu.
+	exists func(topic string) bool
+	gone   topicCounts
 
 	invalidMagic, invalidCRC, invalidOffset atomic.Int64
 	replicationIn, replicationOut           atomic.Int64
@@ -85,8 +91,8 @@ const (
 	markFollower = 2
 )
 
-func newObservation() *observation {
-	o := &observation{topics: map[string]*topicCounts{}, listeners: map[string]*listenerCounts{}, software: map[softwareKey]int{}, requestWindows: map[*apiCounts]*[times]metrics.Window{}}
+func newObservation(exists func(topic string) bool) *observation {
+	o := &observation{exists: exists, topics: map[string]*topicCounts{}, listeners: map[string]*listenerCounts{}, software: map[softwareKey]int{}, requestWindows: map[*apiCounts]*[times]metrics.Window{}}
 	o.flushWindow.Of, o.commitWindow.Of = &o.flushes, &o.commits
 	return o
 }
@@ -132,6 +138,16 @@ func (a *apiCounts) count(t *wire.Timing) {
 	a.times[times-1].Observe(int64(t.RequestBytes))
 }
 
+// keepListeners drops the counts of listeners that are gone.
+func (o *observation) keepListeners(there map[string]int) {
+	o.listenersMu.Lock()
+	defer o.listenersMu.Unlock()
+	maps.DeleteFunc(o.listeners, func(name string, _ *listenerCounts) bool {
+		_, is := there[name]
+		return !is
+	})
+}
+
 func (o *observation) listener(name string) *listenerCounts {
 	o.listenersMu.RLock()
 	l := o.listeners[name]
@@ -166,7 +182,9 @@ func (o *observation) failed(key int16, mark uint8, code int16) {
 	}
 }
 
-// topic finds the counts of a topic.
+// topic finds the counts of a topic. Requests outlive topics: a deletion wakes the
+// fetches that wait, and they read once more. What they count does not bring the
+// topic back.
 func (o *observation) topic(name string) *topicCounts {
 	o.topicsMu.RLock()
 	t := o.topics[name]
@@ -177,6 +195,9 @@ func (o *observation) topic(name string) *topicCounts {
 	o.topicsMu.Lock()
 	defer o.topicsMu.Unlock()
 	if t = o.topics[name]; t == nil {
+		if !o.exists(name) {
+			return &o.gone
+		}
 		t = &topicCounts{}
 		o.topics[name] = t
 	}
@@ -184,7 +205,8 @@ func (o *observation) topic(name string) *topicCounts {
 }
 
 // forget drops the counts of a deleted topic; what the broker has counted in all
-// stays.
+// stays. It is to be called when the topic is out of the applied image: nothing
+// makes them anew then.
 func (o *observation) forget(name string) {
 	if o == nil {
 		return

@@ -68,11 +68,13 @@ func (p *publisher) apply(u controller.Update) {
 	for _, t := range u.Delta.DeletedTopics {
 		b.coordinators.removeTopic(t.Name)
 		b.replicas.removeTopic(t.Name, t.ID)
-		b.seen.forget(t.Name)
 	}
 	b.replicas.assign(u.Image, u.Delta)
 	b.coordinators.imageChanged(u.Image, u.Delta)
 	p.current.Store(u.Image)
+	for _, t := range u.Delta.DeletedTopics {
+		b.seen.forget(t.Name)
+	}
 
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -316,6 +316,8 @@ func (t *turn) request(q machine.Request) {
 		t.describe(q, r)
 	case *kmsg.ListGroupsRequest:
 		t.list(q, r)
+	case CountOffsets:
+		t.countOffsets(q)
 	case *kmsg.DeleteGroupsRequest:
 		t.deleteGroups(q, r)
 	default:

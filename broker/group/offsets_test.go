@@ -503,7 +503,7 @@ func (m *offsetsModel) recreateTopic(t *rapid.T) {
 	}
 }
 
-// list compares the groups after every operation.
+// list compares the groups, and how many offsets they have, after every operation.
 func (m *offsetsModel) list(t *rapid.T) {
 	r := kmsg.NewPtrListGroupsRequest()
 	r.Version = 4
@@ -515,5 +515,16 @@ func (m *offsetsModel) list(t *rapid.T) {
 	slices.SortFunc(want, strings.Compare)
 	if !slices.Equal(got, want) {
 		t.Fatalf("groups %v, want %v", got, want)
+	}
+	offsets := 0
+	for _, g := range modelGroups {
+		f := kmsg.NewPtrOffsetFetchRequest()
+		f.Version, f.Groups = 9, []kmsg.OffsetFetchRequestGroup{{Group: g}}
+		for _, topic := range m.ask(f).(*kmsg.OffsetFetchResponse).Groups[0].Topics {
+			offsets += len(topic.Partitions)
+		}
+	}
+	if got := m.ask(CountOffsets{}); got != CountedOffsets(offsets) {
+		t.Fatalf("%v offsets, want %d", got, offsets)
 	}
 }
