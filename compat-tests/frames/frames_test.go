@@ -89,11 +89,21 @@ func TestAnswersAreKafkas(t *testing.T) {
 	}
 	// Kafka's coordinator drops what it has only in memory, a group with nothing
 	// but a pending member for one, when the write of another group in the same
-	// partition fails; and a stalled JVM lets sessions run out. What differs
-	// beside other cases counts if it differs alone too.
+	// partition fails, also one that a session's end brings long after its case;
+	// and a stalled JVM lets sessions run out. What differs beside other cases
+	// counts if it differs alone too, three times out of three.
 	t.Run("again", func(t *testing.T) {
 		for _, r := range p.again {
-			t.Run(r.full, func(t *testing.T) { p.compare(t, r.full, r.c, r.version, p.run+"again") })
+			t.Run(r.full, func(t *testing.T) {
+				for attempt := range 2 {
+					differences, err := p.differences(r.full, r.c, r.version, fmt.Sprint(p.run, "again", attempt))
+					if err == nil && len(differences) == 0 {
+						return
+					}
+					t.Logf("differs alone and is run again: %v %v", err, differences)
+				}
+				p.compare(t, r.full, r.c, r.version, p.run+"again")
+			})
 		}
 	})
 	if len(only) == 1 && only[0] == "" {
