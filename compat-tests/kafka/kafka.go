@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -132,15 +133,16 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		if o.Port, err = freePort(); err != nil {
 			return nil, err
 		}
-	}
-	if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", o.Port)); err != nil {
+	} else if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", o.Port)); err != nil {
 		return nil, fmt.Errorf("port %d is taken: %w", o.Port, err)
 	} else if err := l.Close(); err != nil {
 		return nil, err
 	}
-	controller, err := freePort()
-	if err != nil {
-		return nil, err
+	controller := o.Port
+	for controller == o.Port {
+		if controller, err = freePort(); err != nil {
+			return nil, err
+		}
 	}
 	s.Bootstrap = fmt.Sprintf("127.0.0.1:%d", o.Port)
 	s.Controller = fmt.Sprintf("127.0.0.1:%d", controller)
@@ -288,11 +290,16 @@ func (s *Server) Wait() error {
 	return err
 }
 
+// freePort finds a port that nobody listens on, below those that the system gives to whoever asks for any: between here and the
+// JVM's own bind, seconds later, it goes to nobody who asks so.
 func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
+	var err error
+	for range 100 {
+		var l net.Listener
+		if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(12000))); err == nil {
+			defer l.Close()
+			return l.Addr().(*net.TCPAddr).Port, nil
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
+	return 0, fmt.Errorf("finding a free port: %w", err)
 }

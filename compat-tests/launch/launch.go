@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -230,14 +231,17 @@ func (b *Broker) Exited() <-chan struct{} { return b.exited }
 func (b *Broker) Log() string { return b.out.String() }
 
 // FreeAddress returns a loopback address that nothing listened on a moment ago, for a broker that has to come back on
-// the same port.
+// the same port. It is below those that the system gives to whoever asks for any.
 func FreeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
+	var err error
+	for range 100 {
+		var l net.Listener
+		if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(12000))); err == nil {
+			defer l.Close()
+			return l.Addr().String(), nil
+		}
 	}
-	defer l.Close()
-	return l.Addr().String(), nil
+	return "", fmt.Errorf("finding a free port: %w", err)
 }
 
 // tail keeps the last 64 KiB written to it.
