@@ -51,8 +51,11 @@ func TestBuild(t *testing.T) {
 			"-v", value(t, "GOROOT")+":/usr/local/go:ro", "-v", value(t, "GOMODCACHE")+":/go/pkg/mod:ro", "-t", "localhost/"+target, ".")
 		built := buildah("mount", buildah("from", "--pull-never", "localhost/"+target))
 		together := whole(t, filepath.Join(dir, target)).dir
-		// What the engine itself makes at start is in the one and not in the other.
-		given := map[string]bool{"/dev": true, "/proc": true, "/sys": true, "/etc": target == "bare", "/root": true, "/run": true}
+		// What the engine itself makes at start is in the one and not in the other, as are the places of the mounts
+		// above and the files that the builder puts into every container.
+		given := map[string]bool{"/dev": true, "/proc": true, "/sys": true, "/etc": target == "bare", "/root": true, "/run": true,
+			"/usr/local": true, "/usr/local/go": true, "/go": true, "/go/pkg": true, "/go/pkg/mod": true,
+			"/etc/hosts": true, "/etc/hostname": true, "/etc/resolv.conf": true}
 		got, want := tree(t, built), tree(t, together)
 		for path, what := range want {
 			if got[path] != what && !given[path] {
