@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"millrace/shell"
 	"runtime"
 	"strings"
 	"time"
@@ -49,8 +50,8 @@ func (p *program) command() *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(p.serveCommand(), p.devCommand(), p.healthCommand(), p.configCommand(), p.toolsCommand(), p.versionCommand())
-	for _, t := range tools() {
-		root.AddCommand(t.command(p))
+	for _, t := range shell.Tools() {
+		root.AddCommand(p.toolCommand(t))
 	}
 	return root
 }

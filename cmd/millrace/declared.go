@@ -51,7 +51,7 @@ func (p *program) declaredTopics(f flags) ([]broker.Topic, error) {
 }
 
 func parseTopics(text string) ([]broker.Topic, error) {
-	entries, err := outsideBrackets(text, ',')
+	entries, err := config.SplitOutsideBrackets(text, ',')
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func parseTopics(text string) ([]broker.Topic, error) {
 }
 
 func parseTopic(entry string) (broker.Topic, error) {
-	fields, err := outsideBrackets(entry, ':')
+	fields, err := config.SplitOutsideBrackets(entry, ':')
 	if err != nil {
 		return broker.Topic{}, err
 	}
@@ -108,29 +108,4 @@ func parseTopic(entry string) (broker.Topic, error) {
 		t.Configs = append(t.Configs, broker.TopicConfig{Name: key, Value: value})
 	}
 	return t, nil
-}
-
-// outsideBrackets splits at a separator where it is not in brackets.
-func outsideBrackets(text string, separator byte) ([]string, error) {
-	var parts []string
-	from, deep := 0, 0
-	for i := range len(text) {
-		switch text[i] {
-		case '[':
-			deep++
-		case ']':
-			deep--
-		case separator:
-			if deep == 0 {
-				parts, from = append(parts, text[from:i]), i+1
-			}
-		}
-		if deep < 0 || deep > 1 {
-			return nil, fmt.Errorf("%q: brackets do not match", text)
-		}
-	}
-	if deep != 0 {
-		return nil, fmt.Errorf("%q: brackets do not match", text)
-	}
-	return append(parts, text[from:]), nil
 }

@@ -1,7 +1,7 @@
 // Command millrace is the broker's program: flags, a configuration file and the
 // environment become a configuration, and the broker runs until it is told to
-// stop. The other commands stand in for Kafka's shell tools, by their own name
-// or called by Kafka's: they are clients of any broker. Nothing else happens here.
+// stop. The commands that stand in for Kafka's shell tools, by their own name or
+// called by Kafka's, are those of room shell. Nothing else happens here.
 //
 // When the broker is ready it writes one line to standard output:
 //
@@ -19,8 +19,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"millrace/broker"
+	"millrace/shell"
 )
 
 // version is set by the linker.
@@ -37,7 +39,6 @@ type program struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	environ        []string
-	ctx            context.Context // of the command that runs
 	run            func(context.Context, broker.Options) error
 }
 
@@ -57,7 +58,6 @@ func (e usageError) Unwrap() error { return e.error }
 
 // main runs one command line and gives its exit code.
 func (p *program) main(ctx context.Context, args []string) int {
-	p.ctx = ctx
 	c := p.command()
 	c.SetArgs(args)
 	err := c.ExecuteContext(ctx)
@@ -69,7 +69,7 @@ func (p *program) main(ctx context.Context, args []string) int {
 
 // failed tells what went wrong, unless it has been told, and gives the exit code.
 func (p *program) failed(err error) int {
-	if errors.Is(err, errTold) {
+	if errors.Is(err, shell.ErrTold) {
 		return exitFailed
 	}
 	// One line, however many errors came together.
@@ -79,3 +79,5 @@ func (p *program) failed(err error) int {
 	}
 	return exitFailed
 }
+
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }

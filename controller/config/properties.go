@@ -208,3 +208,29 @@ func hexUnit(b []byte) (rune, bool) {
 	}
 	return r, true
 }
+
+// SplitOutsideBrackets splits at a separator where it is not in brackets: values
+// with commas are written [a,b] on command lines.
+func SplitOutsideBrackets(text string, separator byte) ([]string, error) {
+	var parts []string
+	from, deep := 0, 0
+	for i := range len(text) {
+		switch text[i] {
+		case '[':
+			deep++
+		case ']':
+			deep--
+		case separator:
+			if deep == 0 {
+				parts, from = append(parts, text[from:i]), i+1
+			}
+		}
+		if deep < 0 || deep > 1 {
+			return nil, fmt.Errorf("%q: brackets do not match", text)
+		}
+	}
+	if deep != 0 {
+		return nil, fmt.Errorf("%q: brackets do not match", text)
+	}
+	return append(parts, text[from:]), nil
+}

@@ -1,10 +1,12 @@
-package main
+package shell
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"millrace/controller/config"
 	"net"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -35,11 +37,11 @@ const apiTimeout = time.Minute
 
 // connect makes the client that a tool's flags describe and waits for a broker
 // that answers.
-func (p *program) connect(c *toolCall, extra ...kgo.Opt) (*client, func(), error) {
+func (sh *Shell) connect(c *toolCall, extra ...kgo.Opt) (*client, func(), error) {
 	if !c.has("bootstrap-server") {
 		return nil, nil, misuse("--bootstrap-server must be specified")
 	}
-	opts := []kgo.Opt{kgo.ClientID("millrace-" + c.tool.name), kgo.SoftwareNameAndVersion("millrace-"+c.tool.name, softwareVersion())}
+	opts := []kgo.Opt{kgo.ClientID("millrace-" + c.tool.name), kgo.SoftwareNameAndVersion("millrace-"+c.tool.name, sh.softwareVersion())}
 	limit := apiTimeout
 	seeds, err := bootstrapServers(c.get("bootstrap-server"))
 	if err != nil {
@@ -61,7 +63,7 @@ func (p *program) connect(c *toolCall, extra ...kgo.Opt) (*client, func(), error
 	if err != nil {
 		return nil, nil, err
 	}
-	parent := p.ctx
+	parent := sh.ctx
 	if parent == nil {
 		parent = context.Background()
 	}
@@ -69,7 +71,7 @@ func (p *program) connect(c *toolCall, extra ...kgo.Opt) (*client, func(), error
 	admin := kadm.NewClient(kc)
 	admin.SetTimeoutMillis(int32(min(limit, 30*time.Second).Milliseconds()))
 	k, done := &client{Client: kc, admin: admin, ctx: ctx, limit: limit, servers: seeds}, func() { cancel(); kc.CloseAllowingRebalance() }
-	if err := k.await(p); err != nil {
+	if err := k.await(sh); err != nil {
 		done()
 		return nil, nil, err
 	}
@@ -81,7 +83,7 @@ const tellAfter = 2 * time.Second
 
 // await goes on asking until a broker answers, as Kafka's tools do: they are
 // often started together with it.
-func (c *client) await(p *program) error {
+func (c *client) await(sh *Shell) error {
 	begun, told := time.Now(), false
 	for {
 		err := c.Ping(c.ctx)
@@ -90,7 +92,7 @@ func (c *client) await(p *program) error {
 		}
 		if !told && time.Since(begun) > tellAfter {
 			told = true
-			fmt.Fprintf(p.stderr, "waiting for %s: %s\n", strings.Join(c.servers, ","), oneLine(err))
+			fmt.Fprintf(sh.Stderr, "waiting for %s: %s\n", strings.Join(c.servers, ","), oneLine(err))
 		}
 		select {
 		case <-c.ctx.Done():
@@ -109,13 +111,13 @@ type unreachable string
 func (u unreachable) Error() string { return string(u) }
 
 // softwareVersion is the version in the form that KIP-511 allows.
-func softwareVersion() string {
+func (sh *Shell) softwareVersion() string {
 	v := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '.' {
 			return r
 		}
 		return '-'
-	}, version)
+	}, sh.Version)
 	if v = strings.Trim(v, "-."); v == "" {
 		return "unknown"
 	}
@@ -139,6 +141,20 @@ func bootstrapServers(text string) ([]string, error) {
 		return nil, says("No resolvable bootstrap urls given in bootstrap.servers")
 	}
 	return seeds, nil
+}
+
+// propertiesOf reads a properties file.
+func propertiesOf(path string) ([]config.Property, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	list, err := config.ParseProperties(file)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return list, nil
 }
 
 // clientProperties reads the file of --command-config. Of what concerns the

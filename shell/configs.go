@@ -1,8 +1,9 @@
-package main
+package shell
 
 import (
 	"errors"
 	"fmt"
+	"millrace/controller/config"
 	"slices"
 	"sort"
 	"strings"
@@ -92,9 +93,9 @@ func entityOf(c *toolCall) (entity, error) {
 	return found[0], nil
 }
 
-func runConfigs(p *program, c *toolCall) error {
+func runConfigs(sh *Shell, c *toolCall) error {
 	if c.has("version") {
-		fmt.Fprintln(p.stdout, kafkaVersion)
+		fmt.Fprintln(sh.Stdout, kafkaVersion)
 		return nil
 	}
 	actions := given(c, "describe", "alter")
@@ -118,21 +119,21 @@ func runConfigs(p *program, c *toolCall) error {
 		}
 		run = alterConfigs
 	}
-	k, done, err := p.connect(c)
+	k, done, err := sh.connect(c)
 	if err != nil {
 		return err
 	}
 	defer done()
-	if err := run(p, c, k, e); err != nil {
-		fmt.Fprintf(p.stderr, "Error while executing config command with args '%s'\n%s\n", strings.Join(c.args, " "), k.explain(err))
-		return errTold
+	if err := run(sh, c, k, e); err != nil {
+		fmt.Fprintf(sh.Stderr, "Error while executing config command with args '%s'\n%s\n", strings.Join(c.args, " "), k.explain(err))
+		return ErrTold
 	}
 	return nil
 }
 
 // configPairs reads K=V,K=[A,B].
 func configPairs(text string) ([][2]string, error) {
-	parts, err := outsideBrackets(text, ',')
+	parts, err := config.SplitOutsideBrackets(text, ',')
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +158,7 @@ func unbracketed(value string) string {
 	return value
 }
 
-func alterConfigs(p *program, c *toolCall, k *client, e entity) error {
+func alterConfigs(sh *Shell, c *toolCall, k *client, e entity) error {
 	pairs, err := configPairs(c.get("add-config"))
 	if err != nil {
 		return err
@@ -198,11 +199,11 @@ func alterConfigs(p *program, c *toolCall, k *client, e entity) error {
 			}
 		}
 	}
-	fmt.Fprintf(p.stdout, "Completed updating %s.\n", e.said())
+	fmt.Fprintf(sh.Stdout, "Completed updating %s.\n", e.said())
 	return nil
 }
 
-func describeConfigs(p *program, c *toolCall, k *client, e entity) error {
+func describeConfigs(sh *Shell, c *toolCall, k *client, e entity) error {
 	list := []entity{e}
 	if e.all {
 		var err error
@@ -215,7 +216,7 @@ func describeConfigs(p *program, c *toolCall, k *client, e entity) error {
 			return err
 		}
 		if !all.Has(e.name) {
-			fmt.Fprintf(p.stdout, "The topic '%s' doesn't exist and doesn't have dynamic config.\n", e.name)
+			fmt.Fprintf(sh.Stdout, "The topic '%s' doesn't exist and doesn't have dynamic config.\n", e.name)
 			return nil
 		}
 	}
@@ -234,17 +235,17 @@ func describeConfigs(p *program, c *toolCall, k *client, e entity) error {
 		}
 		switch {
 		case c.has("all"):
-			fmt.Fprintf(p.stdout, "All configs for %s are:\n", strings.TrimPrefix(one.said(), "config for "))
+			fmt.Fprintf(sh.Stdout, "All configs for %s are:\n", strings.TrimPrefix(one.said(), "config for "))
 		case one.name == "":
-			fmt.Fprintf(p.stdout, "Default configs for %s in the cluster are:\n", one.kind)
+			fmt.Fprintf(sh.Stdout, "Default configs for %s in the cluster are:\n", one.kind)
 		default:
-			fmt.Fprintf(p.stdout, "Dynamic configs for %s are:\n", strings.TrimPrefix(one.said(), "config for "))
+			fmt.Fprintf(sh.Stdout, "Dynamic configs for %s are:\n", strings.TrimPrefix(one.said(), "config for "))
 		}
 		for _, res := range got {
 			if err := kerr.ErrorForCode(res.ErrorCode); err != nil {
 				return brokerSays(err, res.ErrorMessage)
 			}
-			printConfigs(p, one, res.Configs, c.has("all"))
+			printConfigs(sh, one, res.Configs, c.has("all"))
 		}
 	}
 	return nil
@@ -322,7 +323,7 @@ func (e entity) dynamicSource() kmsg.ConfigSource {
 	return 2
 }
 
-func printConfigs(p *program, e entity, configs []kmsg.DescribeConfigsResponseResourceConfig, all bool) {
+func printConfigs(sh *Shell, e entity, configs []kmsg.DescribeConfigsResponseResourceConfig, all bool) {
 	sort.Slice(configs, func(i, j int) bool { return configs[i].Name < configs[j].Name })
 	for _, one := range configs {
 		if !all && one.Source != e.dynamicSource() {
@@ -332,7 +333,7 @@ func printConfigs(p *program, e entity, configs []kmsg.DescribeConfigsResponseRe
 		for _, s := range one.ConfigSynonyms {
 			synonyms = append(synonyms, configSources[s.Source]+":"+s.Name+"="+orNull(s.Value))
 		}
-		fmt.Fprintf(p.stdout, "  %s=%s sensitive=%t synonyms={%s}\n", one.Name, orNull(one.Value), one.IsSensitive, strings.Join(synonyms, ", "))
+		fmt.Fprintf(sh.Stdout, "  %s=%s sensitive=%t synonyms={%s}\n", one.Name, orNull(one.Value), one.IsSensitive, strings.Join(synonyms, ", "))
 	}
 }
 

@@ -1,4 +1,4 @@
-package main
+package shell
 
 import (
 	"fmt"
@@ -14,15 +14,15 @@ import (
 func apiVersionsTool() *tool {
 	return &tool{name: "broker-api-versions", short: "List the APIs and versions that brokers serve", options: []option{
 		bootstrapOption, commandConfig, {name: "version", help: "print the version of Kafka's tools that this follows"},
-	}, run: func(p *program, c *toolCall) error {
+	}, run: func(sh *Shell, c *toolCall) error {
 		if c.has("version") {
-			fmt.Fprintln(p.stdout, kafkaVersion)
+			fmt.Fprintln(sh.Stdout, kafkaVersion)
 			return nil
 		}
 		if !c.has("bootstrap-server") {
 			return misuse("Missing required argument \"[bootstrap-server]\"")
 		}
-		return apiVersions(p, c)
+		return apiVersions(sh, c)
 	}}
 }
 
@@ -117,8 +117,8 @@ var clientAPIs = map[int16]api{
 
 // apiVersions lists every broker's APIs, and which version Kafka's client would
 // use of each.
-func apiVersions(p *program, c *toolCall) error {
-	k, done, err := p.connect(c)
+func apiVersions(sh *Shell, c *toolCall) error {
+	k, done, err := sh.connect(c)
 	if err != nil {
 		return err
 	}
@@ -135,18 +135,18 @@ func apiVersions(p *program, c *toolCall) error {
 	sort.Slice(cluster.Brokers, func(i, j int) bool { return cluster.Brokers[i].NodeID < cluster.Brokers[j].NodeID })
 	for _, b := range cluster.Brokers {
 		ask := kmsg.NewPtrApiVersionsRequest()
-		ask.ClientSoftwareName, ask.ClientSoftwareVersion = "millrace", softwareVersion()
+		ask.ClientSoftwareName, ask.ClientSoftwareVersion = "millrace", sh.softwareVersion()
 		answer, err := k.Broker(int(b.NodeID)).RetriableRequest(k.ctx, ask)
 		rack := "null"
 		if b.Rack != nil {
 			rack = *b.Rack
 		}
-		fmt.Fprintf(p.stdout, "%s:%d (id: %d rack: %s isFenced: %t) -> ", b.Host, b.Port, b.NodeID, rack, b.IsFenced)
+		fmt.Fprintf(sh.Stdout, "%s:%d (id: %d rack: %s isFenced: %t) -> ", b.Host, b.Port, b.NodeID, rack, b.IsFenced)
 		if err != nil {
-			fmt.Fprintf(p.stdout, "ERROR: %s\n", k.explain(err))
+			fmt.Fprintf(sh.Stdout, "ERROR: %s\n", k.explain(err))
 			continue
 		}
-		fmt.Fprintf(p.stdout, "(\n%s\n)\n", strings.Join(apiLines(answer.(*kmsg.ApiVersionsResponse).ApiKeys), ",\n"))
+		fmt.Fprintf(sh.Stdout, "(\n%s\n)\n", strings.Join(apiLines(answer.(*kmsg.ApiVersionsResponse).ApiKeys), ",\n"))
 	}
 	return nil
 }

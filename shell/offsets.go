@@ -1,4 +1,4 @@
-package main
+package shell
 
 import (
 	"fmt"
@@ -27,26 +27,26 @@ func offsetsTool() *tool {
 
 var offsetTimes = map[string]int64{"latest": -1, "earliest": -2, "max-timestamp": -3, "earliest-local": -4, "latest-tiered": -5, "earliest-pending-upload": -6}
 
-func runOffsets(p *program, c *toolCall) error {
+func runOffsets(sh *Shell, c *toolCall) error {
 	if len(c.args) == 0 {
 		return misuse("An interactive shell for getting topic-partition offsets.")
 	}
 	if c.has("version") {
-		fmt.Fprintln(p.stdout, kafkaVersion)
+		fmt.Fprintln(sh.Stdout, kafkaVersion)
 		return nil
 	}
 	if !c.has("bootstrap-server") {
 		return misuse("Missing required argument \"[bootstrap-server]\"")
 	}
-	err := printOffsets(p, c)
+	err := printOffsets(sh, c)
 	if _, misused := err.(toolUsage); err != nil && !misused {
-		fmt.Fprintf(p.stderr, "Error occurred: %s\n", oneLine(err))
-		return errTold
+		fmt.Fprintf(sh.Stderr, "Error occurred: %s\n", oneLine(err))
+		return ErrTold
 	}
 	return err
 }
 
-func printOffsets(p *program, c *toolCall) error {
+func printOffsets(sh *Shell, c *toolCall) error {
 	at := int64(-1)
 	if text := c.get("time"); text != "" {
 		n, named := offsetTimes[text]
@@ -62,7 +62,7 @@ func printOffsets(p *program, c *toolCall) error {
 	if err != nil {
 		return err
 	}
-	k, done, err := p.connect(c)
+	k, done, err := sh.connect(c)
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func printOffsets(p *program, c *toolCall) error {
 		for _, t := range shard.Resp.(*kmsg.ListOffsetsResponse).Topics {
 			for _, part := range t.Partitions {
 				if err := kerr.ErrorForCode(part.ErrorCode); err != nil {
-					fmt.Fprintf(p.stderr, "Skip getting offsets for topic-partition %s-%d due to error: %s\n", t.Topic, part.Partition, k.explain(err))
+					fmt.Fprintf(sh.Stderr, "Skip getting offsets for topic-partition %s-%d due to error: %s\n", t.Topic, part.Partition, k.explain(err))
 					continue
 				}
 				if part.Offset >= 0 {
@@ -119,7 +119,7 @@ func printOffsets(p *program, c *toolCall) error {
 		return lines[i].topic < lines[j].topic || lines[i].topic == lines[j].topic && lines[i].partition < lines[j].partition
 	})
 	for _, l := range lines {
-		fmt.Fprintf(p.stdout, "%s:%d:%d\n", l.topic, l.partition, l.offset)
+		fmt.Fprintf(sh.Stdout, "%s:%d:%d\n", l.topic, l.partition, l.offset)
 	}
 	return nil
 }

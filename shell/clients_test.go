@@ -1,7 +1,9 @@
-package main
+package shell
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -67,7 +69,7 @@ func runCalls(t *testing.T, address string, calls []call) {
 		for i := range args {
 			args[i] = strings.ReplaceAll(args[i], "~", " ")
 		}
-		code, stdout, stderr := tryWith(t, c.stdin, args...)
+		code, stdout, stderr := try(t, c.stdin, args...)
 		for _, m := range masks {
 			stdout, stderr = m.what.ReplaceAllString(stdout, m.by), m.what.ReplaceAllString(stderr, m.by)
 		}
@@ -78,12 +80,35 @@ func runCalls(t *testing.T, address string, calls []call) {
 	}
 }
 
-func tryWith(t *testing.T, stdin string, args ...string) (code int, stdout, stderr string) {
+// try runs one command line in this process.
+func try(t *testing.T, stdin string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
-	var out, err strings.Builder
-	p := &program{stdin: strings.NewReader(stdin), stdout: &out, stderr: &err, run: neverRun(t)}
-	code = p.main(t.Context(), args)
-	return code, out.String(), err.String()
+	var out, told strings.Builder
+	sh := &Shell{Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &told, Version: "unknown", Configuration: func(file string) (*config.Static, error) {
+		list, err := propertiesOf(file)
+		if err != nil {
+			return nil, err
+		}
+		set := map[string]string{}
+		for _, property := range list {
+			set[property.Key] = property.Value
+		}
+		static, _, err := config.ParseStatic(set)
+		return static, err
+	}}
+	if err := sh.Run(t.Context(), args[0], args[1:]); err != nil {
+		code = 1
+	}
+	return code, out.String(), told.String()
+}
+
+func writeFile(t *testing.T, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "client.properties")
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // The lines and codes here are those of Kafka's own tools.
@@ -148,12 +173,12 @@ func TestClusterTools(t *testing.T) {
 		{args: "broker-api-versions", code: 1, stderr: `Missing required argument "[bootstrap-server]"`},
 	})
 	port := address[strings.LastIndexByte(address, ':')+1:]
-	code, stdout, _ := tryWith(t, "", "cluster", "list-endpoints", "-b", address)
+	code, stdout, _ := try(t, "", "cluster", "list-endpoints", "-b", address)
 	want := "ID         HOST      PORT       RACK       STATE      ENDPOINT_TYPE  \n1          127.0.0.1 " + port + "      null       unfenced   broker         \n"
 	if code != 0 || stdout != want {
 		t.Errorf("code %d, %q, want %q", code, stdout, want)
 	}
-	code, stdout, _ = tryWith(t, "", "broker-api-versions", "--bootstrap-server", address)
+	code, stdout, _ = try(t, "", "broker-api-versions", "--bootstrap-server", address)
 	for _, want := range []string{
 		address + " (id: 1 rack: null isFenced: false) -> (\n\tProduce(0): 0 to 13 [usable: 13],\n\tFetch(1): 4 to 18 [usable: 18],\n",
 		"\tDescribeTransactions(65): ", "\n)\n",
@@ -167,7 +192,7 @@ func TestClusterTools(t *testing.T) {
 // A tool waits for a broker that is not up, and not for ever.
 func TestUnreachableBroker(t *testing.T) {
 	file := writeFile(t, "default.api.timeout.ms=200\nsome.java.tuning=1\n")
-	code, stdout, _ := tryWith(t, "", "topics", "--bootstrap-server", "127.0.0.1:1", "--command-config", file, "--list")
+	code, stdout, _ := try(t, "", "topics", "--bootstrap-server", "127.0.0.1:1", "--command-config", file, "--list")
 	if code != 1 || !strings.HasPrefix(stdout, "Error while executing topic command : Timed out after 200 ms: 127.0.0.1:1: ") {
 		t.Errorf("code %d, %q", code, stdout)
 	}
@@ -177,11 +202,11 @@ func TestUnreachableBroker(t *testing.T) {
 		"default.api.timeout.ms=x\n":        ":1: default.api.timeout.ms=x: not a number of milliseconds\n",
 	} {
 		file := writeFile(t, text)
-		if code, _, stderr := tryWith(t, "", "topics", "--bootstrap-server", "127.0.0.1:1", "--command-config", file, "--list"); code != 1 || stderr != file+want {
+		if code, _, stderr := try(t, "", "topics", "--bootstrap-server", "127.0.0.1:1", "--command-config", file, "--list"); code != 1 || stderr != file+want {
 			t.Errorf("%q: code %d, %q", text, code, stderr)
 		}
 	}
-	if code, _, stderr := tryWith(t, "", "topics", "--bootstrap-server", "nowhere", "--list"); code != 1 || stderr != "Invalid url in bootstrap.servers: nowhere\n" {
+	if code, _, stderr := try(t, "", "topics", "--bootstrap-server", "nowhere", "--list"); code != 1 || stderr != "Invalid url in bootstrap.servers: nowhere\n" {
 		t.Errorf("code %d, %q", code, stderr)
 	}
 }
@@ -269,7 +294,7 @@ func TestQuorumAndFeatures(t *testing.T) {
 		{args: "features B", code: 1, stderr: "too few arguments"},
 		{args: "features B upgrade", code: 1, stderr: "upgrade is not supported: the levels are those that this broker founds a cluster with"},
 	})
-	code, stdout, _ := tryWith(t, "", "features", "--bootstrap-server", address, "describe")
+	code, stdout, _ := try(t, "", "features", "--bootstrap-server", address, "describe")
 	want := "Feature: metadata.version                          SupportedMinVersion: 3.3-IV3          SupportedMaxVersion: 4.4-IV2          FinalizedVersionLevel: 4.4-IV2          Epoch: "
 	if code != 0 || !strings.Contains(stdout, want) {
 		t.Errorf("code %d, %q", code, stdout)

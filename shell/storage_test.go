@@ -1,4 +1,4 @@
-package main
+package shell
 
 import (
 	"fmt"
@@ -89,7 +89,7 @@ func TestStorageTool(t *testing.T) {
 			c.before()
 		}
 		args := strings.Fields(strings.NewReplacer("FILE", file, "DYNAMIC", dynamic).Replace(c.args))
-		code, stdout, stderr := try(t, neverRun(t), nil, append([]string{"storage"}, args...)...)
+		code, stdout, stderr := try(t, "", append([]string{"storage"}, args...)...)
 		stderr, _, _ = strings.Cut(stderr, "\n")
 		if strings.Contains(c.stdout, "DIRECTORY") {
 			stdout = directoryID.ReplaceAllString(stdout, "DIRECTORY")
@@ -98,7 +98,7 @@ func TestStorageTool(t *testing.T) {
 			t.Errorf("storage %s:\ncode %d, want %d\n%q\n%q\n%q\n%q", c.args, code, c.code, stdout, c.stdout, stderr, c.stderr)
 		}
 	}
-	code, stdout, _ := try(t, neverRun(t), nil, "storage", "random-uuid")
+	code, stdout, _ := try(t, "", "storage", "random-uuid")
 	if code != 0 || !regexp.MustCompile(`^[0-9A-Za-z_][0-9A-Za-z_-]{21}\n$`).MatchString(stdout) {
 		t.Errorf("random-uuid: code %d, %q", code, stdout)
 	}

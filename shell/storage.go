@@ -1,4 +1,4 @@
-package main
+package shell
 
 import (
 	"fmt"
@@ -37,8 +37,8 @@ func storageTool() *tool {
 		}, storageFormat},
 		{"version-mapping", "tell the features of a release", []option{release}, versionMapping},
 		{"feature-dependencies", "tell what a feature's level needs", []option{{name: "feature", letter: "f", value: "FEATURE=LEVEL", many: true, must: true, help: "the feature and its level"}}, featureDependencies},
-		{"random-uuid", "print a random id, as for a cluster", nil, func(p *program, _ *toolCall) error {
-			_, err := fmt.Fprintln(p.stdout, storage.RandomID())
+		{"random-uuid", "print a random id, as for a cluster", nil, func(sh *Shell, _ *toolCall) error {
+			_, err := fmt.Fprintln(sh.Stdout, storage.RandomID())
 			return err
 		}},
 	}}
@@ -51,14 +51,14 @@ func directories(static *config.Static) []string {
 	return slices.Compact(list)
 }
 
-func storageInfo(p *program, c *toolCall) error {
-	conf, err := p.configuration(flags{config: c.get("config")})
+func storageInfo(sh *Shell, c *toolCall) error {
+	static, err := sh.Configuration(c.get("config"))
 	if err != nil {
 		return err
 	}
 	var found, problems []string
 	var first *storage.Identity
-	for _, dir := range directories(conf.static) {
+	for _, dir := range directories(static) {
 		s := storage.Inspect(nil, dir)
 		switch {
 		case !s.Exists && s.Err == nil:
@@ -82,13 +82,13 @@ func storageInfo(p *program, c *toolCall) error {
 			problems = append(problems, "Mismatched node IDs between storage directories.")
 		}
 	}
-	p.section("Found log director", "y", "ies", found)
+	sh.section("Found log director", "y", "ies", found)
 	if first != nil {
-		fmt.Fprintf(p.stdout, "Found metadata: %s\n\n", described(*first))
+		fmt.Fprintf(sh.Stdout, "Found metadata: %s\n\n", described(*first))
 	}
-	p.section("Found problem", "", "s", problems)
+	sh.section("Found problem", "", "s", problems)
 	if len(problems) > 0 {
-		return errTold
+		return ErrTold
 	}
 	return nil
 }
@@ -101,7 +101,7 @@ func described(id storage.Identity) string {
 	return fmt.Sprintf("{cluster.id=%s, %snode.id=%d, version=1}", id.ClusterID, directory, id.NodeID)
 }
 
-func (p *program) section(title, one, many string, list []string) {
+func (sh *Shell) section(title, one, many string, list []string) {
 	switch len(list) {
 	case 0:
 		return
@@ -110,18 +110,18 @@ func (p *program) section(title, one, many string, list []string) {
 	default:
 		title += many
 	}
-	fmt.Fprintf(p.stdout, "%s:\n", title)
+	fmt.Fprintf(sh.Stdout, "%s:\n", title)
 	for _, line := range list {
-		fmt.Fprintf(p.stdout, "  %s\n", line)
+		fmt.Fprintf(sh.Stdout, "  %s\n", line)
 	}
-	fmt.Fprintln(p.stdout)
+	fmt.Fprintln(sh.Stdout)
 }
 
-func storageFormat(p *program, c *toolCall) error {
+func storageFormat(sh *Shell, c *toolCall) error {
 	if c.has("standalone") && c.has("initial-controllers") || c.has("standalone") && c.has("no-initial-controllers") || c.has("initial-controllers") && c.has("no-initial-controllers") {
 		return misuse("--standalone/-s, --no-initial-controllers/-N and --initial-controllers/-I exclude one another")
 	}
-	conf, err := p.configuration(flags{config: c.get("config")})
+	static, err := sh.Configuration(c.get("config"))
 	if err != nil {
 		return err
 	}
@@ -129,11 +129,11 @@ func storageFormat(p *program, c *toolCall) error {
 	if err != nil {
 		return err
 	}
-	directory, err := quorum(c, conf.static)
+	directory, err := quorum(c, static)
 	if err != nil {
 		return err
 	}
-	dirs := directories(conf.static)
+	dirs := directories(static)
 	var blank []string
 	for _, dir := range dirs {
 		s := storage.Inspect(nil, dir)
@@ -146,28 +146,28 @@ func storageFormat(p *program, c *toolCall) error {
 			return says("Log directory %s is already formatted. Use --ignore-formatted to ignore this directory and format the others.", dir)
 		case s.Identity.ClusterID != c.get("cluster-id"):
 			return says("Invalid cluster.id in: %s/meta.properties. Expected %s, but read %s", dir, c.get("cluster-id"), s.Identity.ClusterID)
-		case s.Identity.NodeID != conf.static.NodeID():
+		case s.Identity.NodeID != static.NodeID():
 			return says("Stored node id %d doesn't match previous node id %d in %s/meta.properties. If you moved your data, make sure your configured node id matches. "+
-				"If you intend to create a new node, you should remove all data in your data directories.", s.Identity.NodeID, conf.static.NodeID(), dir)
+				"If you intend to create a new node, you should remove all data in your data directories.", s.Identity.NodeID, static.NodeID(), dir)
 		}
 	}
 	if len(blank) == 0 {
-		fmt.Fprintln(p.stdout, "All of the log directories are already formatted.")
+		fmt.Fprintln(sh.Stdout, "All of the log directories are already formatted.")
 		return nil
 	}
 	if !plain {
-		fmt.Fprintf(p.stderr, "A cluster is founded with metadata.version %s here, whatever --release-version and --feature say.\n", metadataVersionName(metadataVersion))
+		fmt.Fprintf(sh.Stderr, "A cluster is founded with metadata.version %s here, whatever --release-version and --feature say.\n", metadataVersionName(metadataVersion))
 	}
 	for _, dir := range blank {
 		kind := "data directory"
-		id := storage.Identity{ClusterID: c.get("cluster-id"), NodeID: conf.static.NodeID()}
-		if dir == conf.static.MetadataLogDir() {
+		id := storage.Identity{ClusterID: c.get("cluster-id"), NodeID: static.NodeID()}
+		if dir == static.MetadataLogDir() {
 			kind, id.Directory = "metadata directory", directory
 			if c.has("standalone") || c.has("initial-controllers") {
 				kind = "dynamic metadata voter directory"
 			}
 		}
-		fmt.Fprintf(p.stdout, "Formatting %s %s with metadata.version %s.\n", kind, dir, metadataVersionName(level))
+		fmt.Fprintf(sh.Stdout, "Formatting %s %s with metadata.version %s.\n", kind, dir, metadataVersionName(level))
 		if err := storage.Format(nil, dir, id, time.Now()); err != nil {
 			return err
 		}
@@ -264,7 +264,7 @@ func quorum(c *toolCall, static *config.Static) (directory [16]byte, err error) 
 	return directory, nil
 }
 
-func versionMapping(p *program, c *toolCall) error {
+func versionMapping(sh *Shell, c *toolCall) error {
 	level, name := metadataVersion, metadataVersionName(metadataVersion)
 	if c.has("release-version") {
 		var err error
@@ -273,14 +273,14 @@ func versionMapping(p *program, c *toolCall) error {
 		}
 		name = c.get("release-version")
 	}
-	fmt.Fprintf(p.stdout, "metadata.version=%d (%s)\n", level, name)
+	fmt.Fprintf(sh.Stdout, "metadata.version=%d (%s)\n", level, name)
 	for _, f := range features {
-		fmt.Fprintf(p.stdout, "%s=%d\n", f.name, f.levelFor(level))
+		fmt.Fprintf(sh.Stdout, "%s=%d\n", f.name, f.levelFor(level))
 	}
 	return nil
 }
 
-func featureDependencies(p *program, c *toolCall) error {
+func featureDependencies(sh *Shell, c *toolCall) error {
 	for _, text := range c.values["feature"] {
 		name, level, ok := featureLevel(text)
 		if name, version, cut := strings.Cut(text, "="); cut && !ok {
@@ -293,7 +293,7 @@ func featureDependencies(p *program, c *toolCall) error {
 			if level < metadataVersionMin || level >= metadataVersionMin+len(metadataVersions) {
 				return says("Unknown metadata.version %d", level)
 			}
-			fmt.Fprintf(p.stdout, "metadata.version=%d (%s) has no dependencies.\n", level, metadataVersionName(level))
+			fmt.Fprintf(sh.Stdout, "metadata.version=%d (%s) has no dependencies.\n", level, metadataVersionName(level))
 			continue
 		}
 		f, known := featureNamed(name)
@@ -303,9 +303,9 @@ func featureDependencies(p *program, c *toolCall) error {
 		case level < 0 || level >= len(f.from):
 			return says("Feature level %d is not supported for feature %s", level, name)
 		case name == "eligible.leader.replicas.version" && level == 1:
-			fmt.Fprintf(p.stdout, "%s=%d requires:\n    metadata.version=23 (4.0-IV1)\n", name, level)
+			fmt.Fprintf(sh.Stdout, "%s=%d requires:\n    metadata.version=23 (4.0-IV1)\n", name, level)
 		default:
-			fmt.Fprintf(p.stdout, "%s=%d has no dependencies.\n", name, level)
+			fmt.Fprintf(sh.Stdout, "%s=%d has no dependencies.\n", name, level)
 		}
 	}
 	return nil

@@ -1,11 +1,13 @@
-package main
+package shell
 
 import (
 	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -49,9 +51,9 @@ func settings(c *toolCall, names ...string) (map[string]string, error) {
 	return out, nil
 }
 
-func runConsoleProducer(p *program, c *toolCall) error {
+func runConsoleProducer(sh *Shell, c *toolCall) error {
 	if c.has("version") {
-		fmt.Fprintln(p.stdout, kafkaVersion)
+		fmt.Fprintln(sh.Stdout, kafkaVersion)
 		return nil
 	}
 	if !c.has("topic") {
@@ -85,13 +87,13 @@ func runConsoleProducer(p *program, c *toolCall) error {
 	default:
 		return says("Invalid value %s for configuration acks: String must be one of: all, -1, 0, 1", acks)
 	}
-	k, done, err := p.connect(c, opts...)
+	k, done, err := sh.connect(c, opts...)
 	if err != nil {
 		return err
 	}
 	defer done()
-	ctx := p.running() // standard input may take longer than an API's time
-	lines := bufio.NewScanner(p.stdin)
+	ctx := sh.running() // standard input may take longer than an API's time
+	lines := bufio.NewScanner(sh.Stdin)
 	lines.Buffer(nil, 64<<20)
 	failed := make(chan error, 1)
 	for n := 1; lines.Scan(); n++ {
@@ -104,7 +106,7 @@ func runConsoleProducer(p *program, c *toolCall) error {
 			if err == nil {
 				return
 			}
-			fmt.Fprintf(p.stderr, "Error when sending message to topic %s: %s\n", c.get("topic"), k.explain(err))
+			fmt.Fprintf(sh.Stderr, "Error when sending message to topic %s: %s\n", c.get("topic"), k.explain(err))
 			select {
 			case failed <- err:
 			default:
@@ -124,18 +126,10 @@ func runConsoleProducer(p *program, c *toolCall) error {
 	}
 	select {
 	case <-failed:
-		return errTold
+		return ErrTold
 	default:
 		return nil
 	}
-}
-
-// running is the context of the command that runs.
-func (p *program) running() context.Context {
-	if p.ctx == nil {
-		return context.Background()
-	}
-	return p.ctx
 }
 
 // lineReader makes records of lines.
@@ -153,7 +147,7 @@ func newLineReader(c *toolCall) (*lineReader, error) {
 		return nil, err
 	}
 	r := &lineReader{keySeparator: "\t", headersDelimiter: "\t", headersSeparator: ",", headerKeySeparator: ":"}
-	for _, key := range sorted(set) {
+	for _, key := range slices.Sorted(maps.Keys(set)) {
 		value := set[key]
 		switch key {
 		case "parse.key":
@@ -256,9 +250,9 @@ func consoleConsumerTool() *tool {
 	}}
 }
 
-func runConsoleConsumer(p *program, c *toolCall) error {
+func runConsoleConsumer(sh *Shell, c *toolCall) error {
 	if c.has("version") {
-		fmt.Fprintln(p.stdout, kafkaVersion)
+		fmt.Fprintln(sh.Stdout, kafkaVersion)
 		return nil
 	}
 	if c.has("topic") == c.has("include") {
@@ -288,15 +282,15 @@ func runConsoleConsumer(p *program, c *toolCall) error {
 			into(n)
 		}
 	}
-	k, done, err := p.connect(c, opts...)
+	k, done, err := sh.connect(c, opts...)
 	if err != nil {
 		return err
 	}
 	defer done()
-	out := bufio.NewWriter(p.stdout)
+	out := bufio.NewWriter(sh.Stdout)
 	printed := int64(0)
 	for limit < 0 || printed < limit {
-		ctx, cancel := p.running(), context.CancelFunc(func() {})
+		ctx, cancel := sh.running(), context.CancelFunc(func() {})
 		if idle >= 0 {
 			ctx, cancel = context.WithTimeout(ctx, idle)
 		}
@@ -319,18 +313,18 @@ func runConsoleConsumer(p *program, c *toolCall) error {
 			format.print(out, r)
 		})
 		out.Flush()
-		if fetched.NumRecords() == 0 && (ctx.Err() != nil || p.running().Err() != nil) {
+		if fetched.NumRecords() == 0 && (ctx.Err() != nil || sh.running().Err() != nil) {
 			break
 		}
 	}
 	if _, group := k.GroupMetadata(); group >= 0 {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		if err := k.CommitUncommittedOffsets(ctx); err != nil {
-			fmt.Fprintf(p.stderr, "committing offsets: %s\n", k.explain(err))
+			fmt.Fprintf(sh.Stderr, "committing offsets: %s\n", k.explain(err))
 		}
 		cancel()
 	}
-	fmt.Fprintf(p.stderr, "Processed a total of %d messages\n", printed)
+	fmt.Fprintf(sh.Stderr, "Processed a total of %d messages\n", printed)
 	return nil
 }
 
@@ -407,7 +401,7 @@ func newRecordFormat(c *toolCall) (*recordFormat, error) {
 	flags := map[string]*bool{"print.timestamp": &f.timestamp, "print.partition": &f.partition, "print.offset": &f.offset, "print.epoch": &f.epoch,
 		"print.headers": &f.headers, "print.key": &f.key, "print.value": &f.value}
 	texts := map[string]*string{"key.separator": &f.keySeparator, "line.separator": &f.lineSeparator, "headers.separator": &f.headersSeparator, "null.literal": &f.null}
-	for _, key := range sorted(set) {
+	for _, key := range slices.Sorted(maps.Keys(set)) {
 		if into, ok := flags[key]; ok {
 			*into = strings.EqualFold(strings.TrimSpace(set[key]), "true")
 			continue

@@ -1,4 +1,4 @@
-package main
+package shell
 
 import (
 	"fmt"
@@ -15,11 +15,11 @@ func clusterTool() *tool {
 	id := option{name: "id", letter: "i", value: "N", help: "the node"}
 	own := []option{bootstrapOption, commandConfig, config, controllers}
 	const single = "a broker that is gone keeps its registration: clusters of several nodes are not available"
-	unregister := func(_ *program, c *toolCall) error { return fmt.Errorf("%s is not supported: %s", c.action, single) }
+	unregister := func(_ *Shell, c *toolCall) error { return fmt.Errorf("%s is not supported: %s", c.action, single) }
 	return &tool{name: "cluster", short: "Tell a cluster's id and its nodes", actions: []action{
 		{"cluster-id", "print the cluster's id", own, clusterID},
 		{"list-endpoints", "list the brokers and where they are reached", append(own, option{name: "include-fenced-brokers", help: "list fenced brokers too"}), listEndpoints},
-		{"api-versions", "list the APIs that the brokers serve", own, func(p *program, c *toolCall) error { return apiVersions(p, c) }},
+		{"api-versions", "list the APIs that the brokers serve", own, func(sh *Shell, c *toolCall) error { return apiVersions(sh, c) }},
 		{"unregister", "not supported", append(own, id), unregister},
 		{"unregister-controller", "not supported", append(own, id), unregister},
 	}}
@@ -32,11 +32,11 @@ func needBootstrap(c *toolCall) error {
 	return nil
 }
 
-func clusterID(p *program, c *toolCall) error {
+func clusterID(sh *Shell, c *toolCall) error {
 	if err := needBootstrap(c); err != nil {
 		return err
 	}
-	k, done, err := p.connect(c)
+	k, done, err := sh.connect(c)
 	if err != nil {
 		return err
 	}
@@ -46,18 +46,18 @@ func clusterID(p *program, c *toolCall) error {
 		return says("%s", k.explain(err))
 	}
 	if m.Cluster == "" {
-		fmt.Fprintln(p.stdout, "No cluster ID found. The Kafka version is probably too old.")
+		fmt.Fprintln(sh.Stdout, "No cluster ID found. The Kafka version is probably too old.")
 		return nil
 	}
-	fmt.Fprintf(p.stdout, "Cluster ID: %s\n", m.Cluster)
+	fmt.Fprintf(sh.Stdout, "Cluster ID: %s\n", m.Cluster)
 	return nil
 }
 
-func listEndpoints(p *program, c *toolCall) error {
+func listEndpoints(sh *Shell, c *toolCall) error {
 	if err := needBootstrap(c); err != nil {
 		return err
 	}
-	k, done, err := p.connect(c)
+	k, done, err := sh.connect(c)
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func listEndpoints(p *program, c *toolCall) error {
 		}
 	}
 	line := func(id, at, port, in, state, kind string) {
-		fmt.Fprintf(p.stdout, "%-10s %-*s %-10s %-*s %-10s %-15s\n", id, host, at, port, rack, in, state, kind)
+		fmt.Fprintf(sh.Stdout, "%-10s %-*s %-10s %-*s %-10s %-15s\n", id, host, at, port, rack, in, state, kind)
 	}
 	line("ID", "HOST", "PORT", "RACK", "STATE", "ENDPOINT_TYPE")
 	for _, b := range resp.Brokers {

@@ -1,13 +1,10 @@
-package main
+package shell
 
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"sort"
 	"strings"
-
-	"github.com/spf13/cobra"
 )
 
 // kafkaVersion is what Kafka's tools of the parity target call themselves.
@@ -21,7 +18,7 @@ type tool struct {
 	// actions are the words that one of must come first; nil: the tool has none.
 	actions []action
 	options []option
-	run     func(p *program, c *toolCall) error
+	run     func(sh *Shell, c *toolCall) error
 }
 
 // action is one of a tool's own commands: 'format' of kafka-storage.
@@ -29,7 +26,7 @@ type action struct {
 	name    string
 	short   string
 	options []option
-	run     func(p *program, c *toolCall) error
+	run     func(sh *Shell, c *toolCall) error
 }
 
 // option is one flag of a tool.
@@ -75,9 +72,6 @@ func says(format string, args ...any) error { return kafkaWords(fmt.Sprintf(form
 type kafkaWords string
 
 func (w kafkaWords) Error() string { return string(w) }
-
-// errTold ends a tool with exit code 1; what there was to say has been said.
-var errTold = errors.New("the tool failed")
 
 // errHelp is a request for help.
 var errHelp = errors.New("help")
@@ -262,107 +256,4 @@ func (t *tool) usage(action string) string {
 		fmt.Fprintf(&b, "  %-40s %s\n", flag, o.help)
 	}
 	return b.String()
-}
-
-// runTool runs one command line of a tool and gives its exit code.
-func (p *program) runTool(t *tool, args []string) error {
-	c, err := t.parse(args)
-	if err == nil {
-		run := t.run
-		for _, a := range t.actions {
-			if a.name == c.action {
-				run = a.run
-			}
-		}
-		err = run(p, c)
-	}
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, errHelp):
-		fmt.Fprint(p.stdout, t.usage(c.action))
-		return nil
-	case errors.As(err, new(toolUsage)):
-		fmt.Fprintf(p.stderr, "%s\n%s", oneLine(err), t.usage(c.action))
-	case errors.Is(err, errTold), onlyCanceled(err):
-	default:
-		fmt.Fprintf(p.stderr, "%s\n", oneLine(err))
-	}
-	return errTold
-}
-
-func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
-
-// command makes a tool a command of this program.
-func (t *tool) command(p *program) *cobra.Command {
-	return &cobra.Command{
-		Use:                t.name,
-		Short:              t.short + " (as kafka-" + t.name + ".sh)",
-		DisableFlagParsing: true,
-		RunE:               func(_ *cobra.Command, args []string) error { return p.runTool(t, args) },
-	}
-}
-
-// tools are those of Kafka's shell tools that this program stands in for.
-func tools() []*tool {
-	return []*tool{
-		topicsTool(), configsTool(), groupsTool(), consumerGroupsTool(), offsetsTool(), consoleProducerTool(), consoleConsumerTool(),
-		clusterTool(), apiVersionsTool(), quorumTool(), featuresTool(), storageTool(),
-	}
-}
-
-// calledAs gives the arguments that a call by one of Kafka's names stands for:
-// kafka-topics.sh and kafka-topics are 'millrace topics'.
-func calledAs(argv0 string, args []string) ([]string, error) {
-	name := strings.TrimSuffix(filepath.Base(argv0), ".sh")
-	rest, ok := strings.CutPrefix(name, "kafka-")
-	if !ok {
-		return args, nil
-	}
-	if rest == "server-start" {
-		return startArgs(args)
-	}
-	for _, t := range tools() {
-		if t.name == rest {
-			return append([]string{rest}, args...), nil
-		}
-	}
-	return nil, usageError{fmt.Errorf("%s is not among Kafka's tools that this program stands in for: %s", name, strings.Join(toolNames(), ", "))}
-}
-
-// toolNames are the names that calledAs knows, sorted, without .sh.
-func toolNames() []string {
-	names := []string{"kafka-server-start"}
-	for _, t := range tools() {
-		names = append(names, "kafka-"+t.name)
-	}
-	sort.Strings(names)
-	return names
-}
-
-func (p *program) toolsCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "tools",
-		Short: "Print the names of Kafka's tools that this program stands in for",
-		Long: "Print the names of Kafka's tools that this program stands in for, one a line.\n" +
-			"Called by one of them, with or without .sh, it takes that tool's flags.",
-		Args: noArgs,
-		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintln(p.stdout, strings.Join(toolNames(), "\n"))
-			return err
-		},
-	}
-}
-
-// startArgs turns the arguments of kafka-server-start.sh into those of serve.
-func startArgs(args []string) ([]string, error) {
-	for _, a := range args {
-		if a == "-daemon" || a == "--daemon" {
-			return nil, usageError{fmt.Errorf("%s is not supported: the broker stays in the foreground; leave that to the shell or a service manager", a)}
-		}
-	}
-	if len(args) == 1 && args[0] == "--version" {
-		return []string{"version"}, nil
-	}
-	return append([]string{"serve"}, args...), nil
 }

@@ -1,4 +1,4 @@
-package main
+package shell
 
 import (
 	"errors"
@@ -44,12 +44,12 @@ func topicsTool() *tool {
 	}}
 }
 
-func runTopics(p *program, c *toolCall) error {
+func runTopics(sh *Shell, c *toolCall) error {
 	if len(c.args) == 0 {
 		return misuse("Create, delete, describe, or change a topic.")
 	}
 	if c.has("version") {
-		fmt.Fprintln(p.stdout, kafkaVersion)
+		fmt.Fprintln(sh.Stdout, kafkaVersion)
 		return nil
 	}
 	action, err := topicsAction(c)
@@ -58,10 +58,10 @@ func runTopics(p *program, c *toolCall) error {
 	}
 	// Kafka's tool tells failures on standard output.
 	failed := func(why string) error {
-		fmt.Fprintf(p.stdout, "Error while executing topic command : %s\n", why)
-		return errTold
+		fmt.Fprintf(sh.Stdout, "Error while executing topic command : %s\n", why)
+		return ErrTold
 	}
-	k, done, err := p.connect(c)
+	k, done, err := sh.connect(c)
 	if errors.As(err, new(unreachable)) {
 		return failed(err.Error())
 	}
@@ -69,10 +69,10 @@ func runTopics(p *program, c *toolCall) error {
 		return err
 	}
 	defer done()
-	err = map[string]func(*program, *toolCall, *client) error{
+	err = map[string]func(*Shell, *toolCall, *client) error{
 		"create": createTopic, "list": listTopics, "describe": describeTopics, "alter": alterTopics, "delete": deleteTopics,
-	}[action](p, c, k)
-	if err != nil && !errors.As(err, new(toolUsage)) && !errors.Is(err, errTold) {
+	}[action](sh, c, k)
+	if err != nil && !errors.As(err, new(toolUsage)) && !errors.Is(err, ErrTold) {
 		return failed(k.explain(err))
 	}
 	return err
@@ -137,10 +137,10 @@ func number(c *toolCall, name string) (int32, error) {
 	return int32(n), nil
 }
 
-func createTopic(p *program, c *toolCall, k *client) error {
+func createTopic(sh *Shell, c *toolCall, k *client) error {
 	name := c.get("topic")
 	if strings.ContainsAny(name, "._") {
-		fmt.Fprintln(p.stdout, "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore ('_') could collide. To avoid issues it is best to use either, but not both.")
+		fmt.Fprintln(sh.Stdout, "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore ('_') could collide. To avoid issues it is best to use either, but not both.")
 	}
 	t := kmsg.NewCreateTopicsRequestTopic()
 	t.Topic, t.NumPartitions, t.ReplicationFactor = name, -1, -1
@@ -201,7 +201,7 @@ func createTopic(p *program, c *toolCall, k *client) error {
 			return brokerSays(err, got.ErrorMessage)
 		}
 	}
-	fmt.Fprintf(p.stdout, "Created topic %s.\n", name)
+	fmt.Fprintf(sh.Stdout, "Created topic %s.\n", name)
 	return nil
 }
 
@@ -293,7 +293,7 @@ func mustMatch(c *toolCall, found []kadm.TopicDetail) error {
 	return says("Topic '%s' does not exist as expected", strings.Join(c.values["topic"], ","))
 }
 
-func listTopics(p *program, c *toolCall, k *client) error {
+func listTopics(sh *Shell, c *toolCall, k *client) error {
 	found, err := matching(c, k)
 	if err != nil {
 		return err
@@ -302,11 +302,11 @@ func listTopics(p *program, c *toolCall, k *client) error {
 	for i, t := range found {
 		names[i] = t.Topic
 	}
-	fmt.Fprintln(p.stdout, strings.Join(names, "\n"))
+	fmt.Fprintln(sh.Stdout, strings.Join(names, "\n"))
 	return nil
 }
 
-func deleteTopics(p *program, c *toolCall, k *client) error {
+func deleteTopics(sh *Shell, c *toolCall, k *client) error {
 	found, err := matching(c, k)
 	if err != nil {
 		return err
@@ -333,7 +333,7 @@ func deleteTopics(p *program, c *toolCall, k *client) error {
 	return nil
 }
 
-func alterTopics(_ *program, c *toolCall, k *client) error {
+func alterTopics(_ *Shell, c *toolCall, k *client) error {
 	found, err := matching(c, k)
 	if err != nil {
 		return err
@@ -383,7 +383,7 @@ func alterTopics(_ *program, c *toolCall, k *client) error {
 	return nil
 }
 
-func describeTopics(p *program, c *toolCall, k *client) error {
+func describeTopics(sh *Shell, c *toolCall, k *client) error {
 	found, err := matching(c, k)
 	if err != nil {
 		return err
@@ -417,7 +417,7 @@ func describeTopics(p *program, c *toolCall, k *client) error {
 			if parts := t.Partitions.Sorted(); len(parts) > 0 {
 				replicas = len(parts[0].Replicas)
 			}
-			fmt.Fprintf(p.stdout, "Topic: %s\tTopicId: %s\tPartitionCount: %d\tReplicationFactor: %d\tConfigs: %s\n",
+			fmt.Fprintf(sh.Stdout, "Topic: %s\tTopicId: %s\tPartitionCount: %d\tReplicationFactor: %d\tConfigs: %s\n",
 				t.Topic, storage.FormatID(t.ID), len(t.Partitions), replicas, configs[t.Topic])
 		}
 		if c.has("topics-with-overrides") {
@@ -437,7 +437,7 @@ func describeTopics(p *program, c *toolCall, k *client) error {
 			}
 			// Which brokers might be leaders though they are behind (KIP-966) comes
 			// with DescribeTopicPartitions only.
-			fmt.Fprintf(p.stdout, "\tTopic: %s\tPartition: %d\tLeader: %s\tReplicas: %s\tIsr: %s\tElr: \tLastKnownElr: %s\n",
+			fmt.Fprintf(sh.Stdout, "\tTopic: %s\tPartition: %d\tLeader: %s\tReplicas: %s\tIsr: %s\tElr: \tLastKnownElr: %s\n",
 				t.Topic, one.Partition, leader, joined(one.Replicas), joined(one.ISR), offline)
 		}
 	}

@@ -1,7 +1,6 @@
-package main
+package shell
 
 import (
-	"errors"
 	"reflect"
 	"strings"
 	"testing"
@@ -40,35 +39,18 @@ func TestToolFlags(t *testing.T) {
 	}
 }
 
-func TestNamesOfKafkasTools(t *testing.T) {
-	for _, c := range []struct {
-		argv0 string
-		args  []string
-		want  []string
-	}{
-		{"/usr/bin/millrace", []string{"serve"}, []string{"serve"}},
-		{"/opt/kafka/bin/kafka-topics.sh", []string{"--list"}, []string{"topics", "--list"}},
-		{"kafka-storage", []string{"random-uuid"}, []string{"storage", "random-uuid"}},
-		{"./kafka-server-start.sh", []string{"server.properties", "--override", "a=b"}, []string{"serve", "server.properties", "--override", "a=b"}},
-		{"kafka-server-start.sh", []string{"--version"}, []string{"version"}},
-	} {
-		if got, err := calledAs(c.argv0, c.args); err != nil || !reflect.DeepEqual(got, c.want) {
-			t.Errorf("%s %v: %v, %v", c.argv0, c.args, got, err)
-		}
-	}
-	for argv0, want := range map[string]string{"kafka-acls.sh": "kafka-acls is not among Kafka's tools", "kafka-server-start.sh": "-daemon is not supported"} {
-		if _, err := calledAs(argv0, []string{"-daemon", "x"}); !errors.As(err, new(usageError)) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", argv0, err)
-		}
-	}
+func TestToolsTellTheirFlags(t *testing.T) {
 	seen := map[string]bool{}
-	for _, x := range tools() {
-		if seen[x.name] {
-			t.Errorf("two tools are called %s", x.name)
+	for _, x := range Tools() {
+		if seen[x.Name] {
+			t.Errorf("two tools are called %s", x.Name)
 		}
-		seen[x.name] = true
-		if code, stdout, stderr := try(t, neverRun(t), nil, x.name, "--help"); code != 0 || stderr != "" || !strings.HasPrefix(stdout, "usage: millrace "+x.name) {
-			t.Errorf("%s --help: code %d, %q, %q", x.name, code, stdout, stderr)
+		seen[x.Name] = true
+		if code, stdout, stderr := try(t, "", x.Name, "--help"); code != 0 || stderr != "" || !strings.HasPrefix(stdout, "usage: millrace "+x.Name) {
+			t.Errorf("%s --help: code %d, %q, %q", x.Name, code, stdout, stderr)
 		}
+	}
+	if code, _, _ := try(t, "", "nonsense"); code != 1 {
+		t.Errorf("a tool that is none: code %d", code)
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package shell
 
 import (
 	"fmt"
@@ -16,7 +16,7 @@ import (
 // quorumTool is kafka-metadata-quorum.sh: its description.
 func quorumTool() *tool {
 	const single = "clusters of several nodes are not available"
-	refused := func(_ *program, c *toolCall) error { return fmt.Errorf("%s is not supported: %s", c.action, single) }
+	refused := func(_ *Shell, c *toolCall) error { return fmt.Errorf("%s is not supported: %s", c.action, single) }
 	return &tool{name: "metadata-quorum", short: "Describe the controllers' quorum", options: []option{
 		bootstrapOption, commandConfig, {name: "bootstrap-controller", letter: "C", value: "HOST:PORT", refuse: "ask a broker with --bootstrap-server"},
 	}, actions: []action{
@@ -30,14 +30,14 @@ func quorumTool() *tool {
 	}}
 }
 
-func describeQuorum(p *program, c *toolCall) error {
+func describeQuorum(sh *Shell, c *toolCall) error {
 	if c.has("status") == c.has("replication") {
 		return says("One of --status or --replication must be specified with describe sub-command")
 	}
 	if err := needBootstrap(c); err != nil {
 		return err
 	}
-	k, done, err := p.connect(c)
+	k, done, err := sh.connect(c)
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func describeQuorum(p *program, c *toolCall) error {
 		return brokerSays(err, q.ErrorMessage)
 	}
 	if c.has("replication") {
-		return quorumReplication(p, c, q)
+		return quorumReplication(sh, c, q)
 	}
 	cluster, err := k.admin.BrokerMetadata(k.ctx)
 	if err != nil {
@@ -88,7 +88,7 @@ func describeQuorum(p *program, c *toolCall) error {
 		lag = max(lag, leader.LogEndOffset-n.LogEndOffset)
 		lagMs = max(lagMs, leader.LastCaughtUpTimestamp-n.LastCaughtUpTimestamp)
 	}
-	line := func(name, value string) { fmt.Fprintf(p.stdout, "%-23s %s\n", name+":", value) }
+	line := func(name, value string) { fmt.Fprintf(sh.Stdout, "%-23s %s\n", name+":", value) }
 	line("ClusterId", cluster.Cluster)
 	line("LeaderId", strconv.Itoa(int(q.LeaderID)))
 	line("LeaderEpoch", strconv.Itoa(int(q.LeaderEpoch)))
@@ -115,7 +115,7 @@ func quorumNodes(list []kmsg.DescribeQuorumResponseTopicPartitionReplicaState, e
 	return "[" + strings.Join(parts, ", ") + "]"
 }
 
-func quorumReplication(p *program, c *toolCall, q kmsg.DescribeQuorumResponseTopicPartition) error {
+func quorumReplication(sh *Shell, c *toolCall, q kmsg.DescribeQuorumResponseTopicPartition) error {
 	rows := [][]string{{"NodeId", "DirectoryId", "LogEndOffset", "Lag", "LastFetchTimestamp", "LastCaughtUpTimestamp", "Status"}}
 	var end int64
 	for _, v := range q.CurrentVoters {
@@ -142,13 +142,13 @@ func quorumReplication(p *program, c *toolCall, q kmsg.DescribeQuorumResponseTop
 	}
 	add(q.CurrentVoters, "Follower")
 	add(q.Observers, "Observer")
-	table(p, rows, "\t")
+	table(sh, rows, "\t")
 	return nil
 }
 
 // table prints rows in columns as wide as their widest cell, each followed by
 // the same separator.
-func table(p *program, rows [][]string, separator string) {
+func table(sh *Shell, rows [][]string, separator string) {
 	if len(rows) == 0 {
 		return
 	}
@@ -160,16 +160,16 @@ func table(p *program, rows [][]string, separator string) {
 	}
 	for _, row := range rows {
 		for i, cell := range row {
-			fmt.Fprintf(p.stdout, "%-*s%s", width[i], cell, separator)
+			fmt.Fprintf(sh.Stdout, "%-*s%s", width[i], cell, separator)
 		}
-		fmt.Fprintln(p.stdout)
+		fmt.Fprintln(sh.Stdout)
 	}
 }
 
 // featuresTool is kafka-features.sh: what can be told.
 func featuresTool() *tool {
 	const fixed = "the levels are those that this broker founds a cluster with"
-	refused := func(_ *program, c *toolCall) error { return fmt.Errorf("%s is not supported: %s", c.action, fixed) }
+	refused := func(_ *Shell, c *toolCall) error { return fmt.Errorf("%s is not supported: %s", c.action, fixed) }
 	release := option{name: "release-version", value: "RELEASE", help: "a release or a metadata.version, as 4.0 or 4.0-IV3"}
 	return &tool{name: "features", short: "Describe the cluster's features", options: []option{
 		bootstrapOption, commandConfig, {name: "bootstrap-controller", value: "HOST:PORT", refuse: "ask a broker with --bootstrap-server"},
@@ -181,17 +181,17 @@ func featuresTool() *tool {
 	}}
 }
 
-func describeFeatures(p *program, c *toolCall) error {
+func describeFeatures(sh *Shell, c *toolCall) error {
 	if err := needBootstrap(c); err != nil {
 		return err
 	}
-	k, done, err := p.connect(c)
+	k, done, err := sh.connect(c)
 	if err != nil {
 		return err
 	}
 	defer done()
 	req := kmsg.NewPtrApiVersionsRequest()
-	req.ClientSoftwareName, req.ClientSoftwareVersion = "millrace", softwareVersion()
+	req.ClientSoftwareName, req.ClientSoftwareVersion = "millrace", sh.softwareVersion()
 	resp, err := req.RequestWith(k.ctx, k)
 	if err != nil {
 		return says("%s", k.explain(err))
@@ -213,7 +213,7 @@ func describeFeatures(p *program, c *toolCall) error {
 		return strconv.Itoa(int(n))
 	}
 	for _, f := range supported {
-		fmt.Fprintf(p.stdout, "Feature: %-42sSupportedMinVersion: %-17sSupportedMaxVersion: %-17sFinalizedVersionLevel: %-17sEpoch: %s\n",
+		fmt.Fprintf(sh.Stdout, "Feature: %-42sSupportedMinVersion: %-17sSupportedMaxVersion: %-17sFinalizedVersionLevel: %-17sEpoch: %s\n",
 			f.Name, level(f.Name, f.MinVersion), level(f.Name, f.MaxVersion), level(f.Name, finalized[f.Name]), epoch)
 	}
 	return nil
