@@ -7,6 +7,9 @@ LDFLAGS    := -s -w -X main.version=$(VERSION)
 STATIC     := CGO_ENABLED=0
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
+# Random worlds are the same in every run of these targets; soak takes new ones.
+SEEDED     := RAPID_SEED=20261 RAPID_NOFAILFILE=true
+
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -32,13 +35,13 @@ check: ## format, vet, staticcheck, floor plan, unit tests, cross-compile; under
 	$(GO) vet ./...
 	$(GO) vet -tags compat ./compat-tests/...
 	$(GO) run $(STATICCHECK) ./...
-	$(GO) test -short ./...
+	$(SEEDED) $(GO) test -short ./...
 	GOOS=darwin GOARCH=arm64 $(STATIC) $(GO) build -o /dev/null ./cmd/millrace
 	GOOS=linux GOARCH=arm64 $(STATIC) $(GO) build -o /dev/null ./cmd/millrace
 
 .PHONY: unit
 unit: ## machines, simulations, crash disks, brokers in virtual time; with the race detector
-	CGO_ENABLED=1 $(GO) test -race ./...
+	$(SEEDED) CGO_ENABLED=1 $(GO) test -race ./...
 
 .PHONY: needs
 needs: ## say what the tests miss on this machine
@@ -99,12 +102,13 @@ metrics: build ## names, types and labels of /metrics beside Apache Kafka's; a J
 test: needs unit bad-input pains clients frames tools metrics image-test torture ## every test
 
 .PHONY: soak
-soak: ## fuzz every decoder for FUZZ (20s) each, then longer simulations
+soak: ## fuzz every decoder for FUZZ (20s) each, then CHECKS (2000) new random worlds of each kind and longer simulations
 	@for f in $$(git grep -lE '^func Fuzz' -- '*_test.go'); do \
 	  for name in $$(sed -n 's/^func \(Fuzz[A-Za-z]*\)(.*/\1/p' $$f); do \
 	    echo "fuzz $$(dirname $$f) $$name"; \
 	    $(GO) test -run xxx -fuzz "^$$name\$$" -fuzztime $(or $(FUZZ),20s) ./$$(dirname $$f) || exit 1; \
 	  done; done
+	RAPID_CHECKS=$(or $(CHECKS),2000) $(GO) test -count=1 -timeout 60m $$(git grep -l pgregory.net/rapid -- '*_test.go' | xargs -n1 dirname | sort -u | sed 's,^,./,')
 	MILLRACE_SIM_SEEDS=100 MILLRACE_SIM_WIPES=1 $(GO) test -count=1 -run Simulation -timeout 30m ./controller
 	$(GO) test -count=1 -timeout 30m ./storage/log -soak 10
 

@@ -23,7 +23,7 @@ import (
 // a group as its cast. A member id is written as its prefix and a number, such as
 // a#1: made for the client named a, by the first join of the play.
 func TestPlays(t *testing.T) {
-	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+	datadriven.Walk(t, "testdata/transcripts", func(t *testing.T, path string) {
 		if filepath.Ext(path) != ".txt" {
 			return
 		}

@@ -19,7 +19,7 @@ import (
 // The machine in transcripts: time passes with `after`, the rest is what clients
 // and operators do.
 func TestTranscripts(t *testing.T) {
-	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+	datadriven.Walk(t, "testdata/transcripts", func(t *testing.T, path string) {
 		m := New(1000)
 		now := time.UnixMilli(1000000)
 		subs := map[string]Subscription{}

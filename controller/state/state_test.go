@@ -47,7 +47,7 @@ func parseStatic(t *testing.T, lines string) *config.Static {
 }
 
 func TestTranscripts(t *testing.T) {
-	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
+	datadriven.Walk(t, "testdata/transcripts", func(t *testing.T, path string) {
 		p := &play{t: t, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), committed: image.New(), static: parseStatic(t, "")}
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			p.t = t
