@@ -16,6 +16,7 @@ type flags struct {
 	overrides []string
 	topics    []string
 	logLevel  string
+	throwAway bool // the directories are dev's own
 	operations
 }
 

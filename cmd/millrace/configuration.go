@@ -18,6 +18,8 @@ type configuration struct {
 	warnings []config.Warning
 	props    map[string]string // the keys that are set, known or not
 	origin   map[string]string // where: FILE:LINE, a variable's name, or --override
+
+	passedOver []string // what dev chooses for itself, and who had set it: a line each
 }
 
 // overridden is the origin of a key that the command line sets.
@@ -35,6 +37,14 @@ func (p *program) configuration(f flags) (*configuration, error) {
 	}
 	for _, v := range config.MergeEnvironment(props, p.environ) {
 		origin[v.Key] = v.Name
+	}
+	var passedOver []string
+	for _, key := range ofDirectories {
+		if from, set := origin[key]; set && f.throwAway {
+			passedOver = append(passedOver, fmt.Sprintf("config %s (%s) is not used: dev keeps its data in a directory of its own, which goes with it; serve uses it", key, from))
+			delete(props, key)
+			delete(origin, key)
+		}
 	}
 	for _, o := range f.overrides {
 		key, value, ok := strings.Cut(o, "=")
@@ -59,7 +69,7 @@ func (p *program) configuration(f flags) (*configuration, error) {
 	if err != nil {
 		return nil, usageError{fmt.Errorf("configuration: %w%s", err, whence(err, origin))}
 	}
-	return &configuration{static: static, warnings: warnings, props: props, origin: origin}, nil
+	return &configuration{static: static, warnings: warnings, props: props, origin: origin, passedOver: passedOver}, nil
 }
 
 // whence says where the key that an error is about was set, if the error names one.

@@ -80,6 +80,48 @@ func TestOneVariableKeepsTheDefaults(t *testing.T) {
 	}
 }
 
+// The blanks that scripts leave around an id are none of it; others would break
+// the line that tells of it.
+func TestClusterIDHasNoBlanks(t *testing.T) {
+	var got broker.Options
+	run := func(_ context.Context, o broker.Options) error { got = o; return nil }
+	if code, _, _ := try(t, run, []string{"CLUSTER_ID= mine\r\n"}, "serve"); code != 0 || got.ClusterID != "mine" {
+		t.Errorf("code %d, cluster %q", code, got.ClusterID)
+	}
+	for _, id := range []string{"a b", "a\tb", "a\nb", "a\x00b"} {
+		code, _, stderr := try(t, neverRun(t), []string{"CLUSTER_ID=" + id}, "serve")
+		if code != exitUsage || !strings.Contains(stderr, "CLUSTER_ID=") || strings.Count(stderr, "\n") != 1 {
+			t.Errorf("%q: code %d, %s", id, code, stderr)
+		}
+	}
+}
+
+func TestDevTellsOfDirectoriesItDoesNotUse(t *testing.T) {
+	path := writeFile(t, "metadata.log.dir=/c\n")
+	var got broker.Options
+	code, _, stderr := try(t, func(_ context.Context, o broker.Options) error { got = o; return nil }, []string{"KAFKA_LOG_DIRS=/a"}, "dev", path)
+	if code != 0 || !strings.Contains(stderr, "config log.dirs (KAFKA_LOG_DIRS) is not used") || !strings.Contains(stderr, "config metadata.log.dir ("+path+":1) is not used") {
+		t.Errorf("code %d, %s", code, stderr)
+	}
+	if dir := got.Config.LogDirs()[0]; !strings.Contains(dir, "millrace-dev-") || got.Config.MetadataLogDir() != dir {
+		t.Errorf("data in %s, metadata in %s", dir, got.Config.MetadataLogDir())
+	}
+}
+
+// What a node of one role is refused for is its role, whatever else such a
+// node's file has that does not suit this one.
+func TestOneRoleIsRefusedForThat(t *testing.T) {
+	for _, text := range []string{
+		"process.roles=broker\nnode.id=2\nlisteners=PLAINTEXT://localhost:9092\ncontroller.quorum.bootstrap.servers=localhost:9093\ncontroller.listener.names=CONTROLLER\n",
+		"process.roles=controller\nnode.id=1\nlisteners=CONTROLLER://:9093\ncontroller.quorum.voters=1@localhost:9093\ncontroller.listener.names=CONTROLLER\n",
+	} {
+		code, _, stderr := try(t, neverRun(t), nil, "serve", writeFile(t, text))
+		if code != exitUsage || !strings.Contains(stderr, "a node is broker and controller at once here") {
+			t.Errorf("code %d, %s", code, stderr)
+		}
+	}
+}
+
 func TestDeclaredTopics(t *testing.T) {
 	topic := func(name string, partitions int32, configs ...string) broker.Topic {
 		d := broker.Topic{Name: name, Partitions: partitions}

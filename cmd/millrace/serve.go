@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
+	"unicode"
 
 	"go.uber.org/zap"
 
@@ -55,7 +57,14 @@ func (p *program) serve(ctx context.Context, f flags) error {
 	if err != nil {
 		return err
 	}
+	cluster, err := p.clusterID()
+	if err != nil {
+		return err
+	}
 	conf.warn(logger)
+	for _, line := range conf.passedOver {
+		logger.Warn(line)
+	}
 	for _, line := range p.misspelt() {
 		logger.Warn(line)
 	}
@@ -64,7 +73,7 @@ func (p *program) serve(ctx context.Context, f flags) error {
 		Config:    conf.static,
 		Logger:    logger,
 		Level:     &level,
-		ClusterID: p.variable("CLUSTER_ID"),
+		ClusterID: cluster,
 		Topics:    topics,
 		Ready: func(i broker.Info) {
 			_, told = fmt.Fprintf(p.stdout, "millrace ready bootstrap.servers=%s node.id=%d cluster.id=%s\n",
@@ -97,6 +106,16 @@ func (p *program) serve(ctx context.Context, f flags) error {
 	return errors.Join(err, told)
 }
 
+// clusterID is CLUSTER_ID without the blanks around it, which scripts leave. An id
+// with others in it would be shown and written in places that blanks separate.
+func (p *program) clusterID() (string, error) {
+	id := strings.TrimSpace(p.variable("CLUSTER_ID"))
+	if i := strings.IndexFunc(id, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }); i >= 0 {
+		return "", usageError{fmt.Errorf("CLUSTER_ID=%q: an id has no blanks in it ('millrace storage random-uuid' makes one)", id)}
+	}
+	return id, nil
+}
+
 // onlyCanceled says whether err is about a canceled context and about nothing
 // else that went wrong beside it.
 func onlyCanceled(err error) bool {
@@ -114,6 +133,9 @@ func onlyCanceled(err error) bool {
 	return err == context.Canceled
 }
 
+// ofDirectories are the configs that say where data lies.
+var ofDirectories = []string{"log.dirs", "log.dir", "metadata.log.dir"}
+
 // dev serves from a directory that does not outlive the broker.
 func (p *program) dev(ctx context.Context, f flags) (err error) {
 	dir, err := os.MkdirTemp("", "millrace-dev-")
@@ -126,10 +148,11 @@ func (p *program) dev(ctx context.Context, f flags) (err error) {
 		}
 	}()
 	for _, o := range f.overrides {
-		if key, _, _ := strings.Cut(o, "="); key == "log.dirs" || key == "log.dir" || key == "metadata.log.dir" {
+		if key, _, _ := strings.Cut(o, "="); slices.Contains(ofDirectories, strings.TrimSpace(key)) {
 			return usageError{fmt.Errorf("--override %s: dev chooses its own directory; use serve to keep the data", o)}
 		}
 	}
+	f.throwAway = true
 	f.overrides = append(f.overrides, "log.dirs="+dir, "metadata.log.dir="+dir)
 	return p.serve(ctx, f)
 }

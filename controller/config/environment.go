@@ -1,6 +1,9 @@
 package config
 
-import "strings"
+import (
+	"regexp"
+	"strings"
+)
 
 // notProperties are KAFKA_ variables that tune a JVM or the image, and no
 // property of the broker.
@@ -27,7 +30,7 @@ func MergeEnvironment(props map[string]string, environ []string) []Variable {
 	var advertised string
 	for _, variable := range environ {
 		name, v, ok := strings.Cut(variable, "=")
-		if !ok || contains(notProperties, name) || serviceLink(name) {
+		if !ok || contains(notProperties, name) || serviceLink(name, v) {
 			continue
 		}
 		key := propertyName(name)
@@ -67,19 +70,27 @@ func VariableName(key string) string {
 	return "KAFKA_" + strings.ToUpper(strings.ReplaceAll(name, ".", "_"))
 }
 
-// serviceLink says whether a variable is one that Kubernetes puts beside every
-// container of a namespace in which a service is called kafka. They look like
-// properties and are none.
-func serviceLink(name string) bool {
-	rest, ok := strings.CutPrefix(name, "KAFKA_")
+// serviceLinks are the names of the variables that Kubernetes puts beside every
+// container of a namespace for a service called kafka, or kafka-something, and
+// Docker for a container that is linked by such a name.
+var serviceLinks = regexp.MustCompile(`^KAFKA_(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(ADDR|PORT|PROTO))?)$|^KAFKA_(\w+_)?ENV_\w+$`)
+
+// serviceLink says whether a variable is one of those. They look like properties
+// and are none. KAFKA_PORT and KAFKA_NAME are told by their values: people set
+// the first, meaning the port of the broker.
+func serviceLink(name, value string) bool {
 	switch {
-	case !ok:
-		return false
-	case rest == "PORT", rest == "SERVICE_HOST", rest == "SERVICE_PORT", strings.HasPrefix(rest, "SERVICE_PORT_"):
+	case serviceLinks.MatchString(name):
 		return true
+	case !strings.HasPrefix(name, "KAFKA_"):
+		return false
+	case strings.HasSuffix(name, "_PORT"):
+		protocol, _, ok := strings.Cut(value, "://")
+		return ok && (protocol == "tcp" || protocol == "udp" || protocol == "sctp")
+	case strings.HasSuffix(name, "_NAME"):
+		return strings.HasPrefix(value, "/") && strings.Count(value, "/") == 2
 	}
-	rest, ok = strings.CutPrefix(rest, "PORT_")
-	return ok && rest != "" && rest[0] >= '0' && rest[0] <= '9'
+	return false
 }
 
 func deriveListeners(props map[string]string) bool {

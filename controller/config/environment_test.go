@@ -20,6 +20,17 @@ func TestEnvironment(t *testing.T) {
 		t.Errorf("got %v", props)
 	}
 	props = map[string]string{}
+	if MergeEnvironment(props, []string{"KAFKA_PORT=9999", "KAFKA_NAME=x"}); props["port"] != "9999" || props["name"] != "x" {
+		t.Errorf("what people set is taken for variables of a service: %v", props)
+	}
+	props = map[string]string{}
+	MergeEnvironment(props, []string{"KAFKA_NAME=/app/kafka", "KAFKA_ENV_LANG=C", "KAFKA_PORT_9092_TCP=tcp://10.0.0.1:9092", "KAFKA_PORT_9092_TCP_PROTO=tcp",
+		"KAFKA_BROKER_SERVICE_HOST=10.0.0.1", "KAFKA_BROKER_SERVICE_PORT=9092", "KAFKA_BROKER_SERVICE_PORT_CLIENT=9092",
+		"KAFKA_BROKER_PORT=tcp://10.0.0.1:9092", "KAFKA_BROKER_PORT_9092_TCP_PORT=9092", "KAFKA_PORT=udp://10.0.0.1:1"})
+	if len(props) > 0 {
+		t.Errorf("variables of services are taken for configs: %v", props)
+	}
+	props = map[string]string{}
 	MergeEnvironment(props, []string{"KAFKA_ADVERTISED_LISTENERS=PLAINTEXT://host:9092", "KAFKA_LISTENERS=PLAINTEXT://:1"})
 	if props["listeners"] != "PLAINTEXT://:1" {
 		t.Errorf("got %v", props)
@@ -43,6 +54,9 @@ func TestVariableNames(t *testing.T) {
 	for _, k := range Keys(BrokerScope) {
 		if got := propertyName(VariableName(k.Name)); got != k.Name {
 			t.Errorf("%s: %s stands for %s", k.Name, VariableName(k.Name), got)
+		}
+		if serviceLink(VariableName(k.Name), k.Default) {
+			t.Errorf("%s is taken for a variable of a service", VariableName(k.Name))
 		}
 	}
 }

@@ -148,6 +148,10 @@ type network struct {
 
 func (s *Static) parseNetwork() (*network, error) {
 	n := &network{}
+	// First, as what is wrong with the file of a broker or a controller alone is what it is made for.
+	if err := s.checkRoles(); err != nil {
+		return nil, err
+	}
 	for _, c := range s.List("controller.listener.names") {
 		n.controllers = append(n.controllers, strings.ToUpper(c))
 	}
@@ -319,12 +323,17 @@ func (s *Static) chooseInterBroker(n *network) error {
 	return nil
 }
 
-// checkQuorum refuses what a lone node cannot be part of.
-func (s *Static) checkQuorum(n *network) error {
+// checkRoles refuses a node that is broker or controller alone.
+func (s *Static) checkRoles() error {
 	roles := s.List("process.roles")
 	if !contains(roles, "broker") || !contains(roles, "controller") {
 		return &Error{Message: fmt.Sprintf("process.roles=%s: a node is broker and controller at once here; set process.roles=broker,controller", strings.Join(roles, ","))}
 	}
+	return nil
+}
+
+// checkQuorum refuses what a lone node cannot be part of.
+func (s *Static) checkQuorum(n *network) error {
 	if len(n.voters) > 1 {
 		return &Error{Message: fmt.Sprintf("controller.quorum.voters names %d controllers; a cluster has one node here", len(n.voters))}
 	}

@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -18,12 +19,17 @@ type Property struct {
 
 // ParseProperties reads Java's properties format as java.util.Properties loads
 // it from a stream: bytes are ISO 8859-1, \uXXXX is a UTF-16 unit, a backslash
-// at the end of a line joins it to the next, # and ! open comments.
+// at the end of a line joins it to the next, # and ! open comments. Unlike there
+// a byte order mark, which editors put before UTF-8, is no part of the first key.
 func ParseProperties(r io.Reader) ([]Property, error) {
 	data, err := io.ReadAll(r)
 	if err != nil {
 		return nil, fmt.Errorf("reading properties: %w", err)
 	}
+	if bytes.HasPrefix(data, []byte("\xff\xfe")) || bytes.HasPrefix(data, []byte("\xfe\xff")) {
+		return nil, errors.New("the file is UTF-16: it has to be saved as UTF-8 or ASCII")
+	}
+	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
 	var list []Property
 	p := &propertyReader{rest: data, line: 1}
 	for {

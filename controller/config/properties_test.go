@@ -37,6 +37,8 @@ func TestParseProperties(t *testing.T) {
 		{"utf-8 reads as latin 1", "a=é", []Property{{"a", "Ã©", 1}}},
 		{"half a surrogate", `a=\uD83Dx`, []Property{{"a", "\ufffdx", 1}}},
 		{"two of a key", "a=1\na=2", []Property{{"a", "1", 1}, {"a", "2", 2}}},
+		{"a byte order mark", "\xef\xbb\xbfa=b", []Property{{"a", "b", 1}}},
+		{"a byte order mark before a comment", "\xef\xbb\xbf# a\nb=c", []Property{{"b", "c", 2}}},
 		{"no expansion", "a=${b}", []Property{{"a", "${b}", 1}}},
 	} {
 		got, err := ParseProperties(strings.NewReader(c.in))
@@ -47,6 +49,11 @@ func TestParseProperties(t *testing.T) {
 	for _, in := range []string{`a=\u12`, "b=1\na=\\u12g4", `\u=`} {
 		if _, err := ParseProperties(strings.NewReader(in)); err == nil || !strings.Contains(err.Error(), "malformed") {
 			t.Errorf("%s: %v", in, err)
+		}
+	}
+	for _, in := range []string{"\xff\xfea\x00=\x00b\x00", "\xfe\xff\x00a\x00=\x00b"} {
+		if _, err := ParseProperties(strings.NewReader(in)); err == nil || !strings.Contains(err.Error(), "UTF-16") {
+			t.Errorf("%q: %v", in, err)
 		}
 	}
 	broken := errors.New("broken")

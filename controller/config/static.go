@@ -169,7 +169,16 @@ var removed = []string{
 	"reserved.broker.max.id", "zookeeper.connect", "zookeeper.connection.timeout.ms", "zookeeper.session.timeout.ms",
 }
 
+// replaced are configs that went with Kafka 3.0 and whose work another one does.
+var replaced = map[string]string{
+	"host.name": "listeners", "port": "listeners",
+	"advertised.host.name": "advertised.listeners", "advertised.port": "advertised.listeners",
+}
+
 func unknownProperty(name string) string {
+	if by, ok := replaced[name]; ok {
+		return "was removed in Kafka 3.0; ignored (" + by + " has taken its place)"
+	}
 	if contains(removed, name) || strings.HasPrefix(name, "zookeeper.") || strings.HasPrefix(name, "password.encoder.") {
 		return "was removed in Kafka 4.0; ignored"
 	}
