@@ -298,11 +298,18 @@ func (s *Store) openDir(d *directory) error {
 	if err != nil {
 		return fmt.Errorf("list %s: %w", d.path, err)
 	}
+	var foreign []string // what is no broker's
 	for _, n := range names {
 		if m.directory == ([16]byte{}) && n.Name != lockFile && n.Name != metaFile {
 			d.nameless = true
 		}
-		if !n.Dir || n.Name == metadataDir {
+		if n.Name == metadataDir {
+			continue
+		}
+		if !n.Dir {
+			if !ownFile(n.Name) {
+				foreign = append(foreign, n.Name)
+			}
 			continue
 		}
 		if strings.HasSuffix(n.Name, deleteSuffix) {
@@ -316,9 +323,27 @@ func (s *Store) openDir(d *directory) error {
 		}
 		if k, ok := parsePartitionDir(n.Name); ok {
 			d.found[k] = true
+		} else if !ownFile(n.Name) {
+			foreign = append(foreign, n.Name)
 		}
 	}
+	if len(foreign) > 0 {
+		slices.Sort(foreign)
+		s.logger.Warn("data directory holds what is no broker's; it is left alone", zap.String("dir", d.path),
+			zap.Strings("some", foreign[:min(len(foreign), 5)]), zap.Int("all", len(foreign)))
+	}
 	return nil
+}
+
+// ownFile says whether a file of a data directory is one that a broker, Apache Kafka's too, keeps there, or the file
+// system itself.
+func ownFile(name string) bool {
+	name = strings.TrimSuffix(name, ".tmp")
+	switch name {
+	case lockFile, metaFile, cleanFile, "cleaner-offset-checkpoint", "bootstrap.checkpoint", "lost+found":
+		return true
+	}
+	return slices.Contains(checkpointFiles[:], name)
 }
 
 // metadataDir is where the controller keeps the cluster's metadata; it is no log of this store.

@@ -11,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
 	"millrace/storage/batch"
 	"millrace/storage/disk"
 	"millrace/storage/disktest"
@@ -273,6 +276,34 @@ func TestFailedDirectoryIsGivenUp(t *testing.T) {
 	h.end(h.log("t", 1, 0), 2)
 	if h.s.PreviousBrokerEpoch() != -1 {
 		t.Fatal("half a clean stop has a broker epoch")
+	}
+}
+
+// Somebody's files in a data directory are left alone, and told of: the directory may be another than was meant.
+func TestForeignFilesAreToldOf(t *testing.T) {
+	h := newHouse(t)
+	h.ok(h.s.Close(true))
+	told := func() string {
+		core, lines := observer.New(zap.WarnLevel)
+		s, err := Open(StoreOptions{Dirs: h.dirs, FS: h.fs, NodeID: 1, Logger: zap.New(core)})
+		h.ok(err)
+		h.ok(s.Close(true))
+		text := ""
+		for _, l := range lines.All() {
+			text += fmt.Sprintln(l.Message, l.ContextMap())
+		}
+		return text
+	}
+	if text := told(); text != "" {
+		t.Errorf("a directory of the broker's own: %s", text)
+	}
+	h.fs.Put("/data/photo.jpg", []byte("x"))
+	h.fs.Put("/data/letters/1", []byte("x"))
+	if text := told(); !strings.Contains(text, "it is left alone") || !strings.Contains(text, "[letters photo.jpg]") {
+		t.Errorf("told: %q", text)
+	}
+	if _, err := h.fs.Stat("/data/photo.jpg"); err != nil {
+		t.Error(err)
 	}
 }
 
