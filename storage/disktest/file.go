@@ -42,6 +42,7 @@ func (x *file) ReadAt(p []byte, off int64) (int, error) {
 		return 0, err
 	}
 	n := x.n.now.read(p, off)
+	x.fs.counts.Bytes += int64(n)
 	if n < len(p) {
 		return n, io.EOF
 	}
@@ -125,6 +126,7 @@ func (x *file) Sync() error {
 	if _, err := x.fs.begin("sync", x.name, ""); err != nil {
 		return err
 	}
+	x.fs.counts.Syncs++
 	if x.fs.deaf != nil && x.fs.deaf("sync", x.name) {
 		return nil
 	}

@@ -44,6 +44,8 @@ type FS struct {
 
 	tracing bool
 	trace   []string
+
+	counts Counts
 }
 
 var _ disk.FS = (*FS)(nil)
@@ -251,6 +253,14 @@ func (f *FS) begin(op, name, detail string) (half bool, err error) {
 func (f *FS) look(op, name string) error {
 	if f.stopped {
 		return ErrStopped
+	}
+	switch op {
+	case "open":
+		f.counts.Opens++
+	case "read":
+		f.counts.Reads++
+	case "stat", "readdir":
+		f.counts.Looks++
 	}
 	if f.refuse != nil {
 		if err := f.refuse(op, name); err != nil {

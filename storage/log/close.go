@@ -42,7 +42,7 @@ func (l *Log) abandon() {
 		l.active.seg.log.unhold()
 	}
 	for _, seg := range l.segs {
-		seg.log.retire()
+		seg.retire()
 	}
 	v := View{log: l}
 	if before := l.View(); before != nil {

@@ -10,7 +10,7 @@ import (
 	"millrace/storage/disk"
 )
 
-// Files bounds how many segment files stay open only because they were read. Files that a log writes to and files that
+// Files bounds how many files of segments, their indexes among them, stay open only because they were read. Files that a log writes to and files that
 // a section is being sent from are open regardless.
 type Files struct {
 	max int
@@ -67,7 +67,7 @@ func (f *Files) open() int {
 	return len(f.queue)
 }
 
-// handle is one segment's file. It is opened when somebody wants it and closed when nobody has it and room is needed.
+// handle is one file of a segment. It is opened when somebody wants it and closed when nobody has it and room is needed.
 type handle struct {
 	fs    disk.FS
 	files *Files
@@ -83,6 +83,8 @@ type handle struct {
 	f    disk.File // valid while pins >= 0
 
 	queued bool // under Files.mu
+
+	closed func() // called when the file was closed, with no lock but mu; nil: nobody is told
 }
 
 func newHandle(fsys disk.FS, files *Files, path string) *handle {
@@ -176,6 +178,9 @@ func (h *handle) closeIdle() bool {
 	// What was written is in the file or was synced by its log; closing a file that was only read cannot lose a thing.
 	_ = h.f.Close()
 	h.f = nil
+	if h.closed != nil {
+		h.closed()
+	}
 	return true
 }
 

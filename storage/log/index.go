@@ -4,8 +4,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
-	"sort"
-	"sync"
 	"sync/atomic"
 
 	"millrace/storage/batch"
@@ -67,6 +65,7 @@ type tail[E any] struct {
 // recovery reads the active segment again anyway. One goroutine adds; any number reads.
 type index[E any] struct {
 	fs     disk.FS
+	files  *Files
 	path   string
 	size   int
 	encode func([]byte, E)
@@ -75,16 +74,21 @@ type index[E any] struct {
 	tail atomic.Pointer[tail[E]]
 	// stored is how many entries the file holds, for an index that is not written any more; -1: nobody asked yet.
 	stored atomic.Int64
+
+	// file is what readers keep of the file, nil before the first: most indexes are never looked into. gone says that
+	// there will be no more readers.
+	file atomic.Pointer[indexFile[E]]
+	gone atomic.Bool
 }
 
-func newOffsetIndex(fs disk.FS, path string) *index[offsetEntry] {
-	x := &index[offsetEntry]{fs: fs, path: path, size: offsetEntrySize, encode: encodeOffsetEntry, decode: decodeOffsetEntry}
+func newOffsetIndex(fs disk.FS, files *Files, path string) *index[offsetEntry] {
+	x := &index[offsetEntry]{fs: fs, files: files, path: path, size: offsetEntrySize, encode: encodeOffsetEntry, decode: decodeOffsetEntry}
 	x.stored.Store(-1)
 	return x
 }
 
-func newTimeIndex(fs disk.FS, path string) *index[timeEntry] {
-	x := &index[timeEntry]{fs: fs, path: path, size: timeEntrySize, encode: encodeTimeEntry, decode: decodeTimeEntry}
+func newTimeIndex(fs disk.FS, files *Files, path string) *index[timeEntry] {
+	x := &index[timeEntry]{fs: fs, files: files, path: path, size: timeEntrySize, encode: encodeTimeEntry, decode: decodeTimeEntry}
 	x.stored.Store(-1)
 	return x
 }
@@ -114,6 +118,9 @@ func (x *index[E]) begin(n, room int) error {
 		return fmt.Errorf("size index: %w", err)
 	}
 	x.tail.Store(&tail[E]{first: n})
+	if kept := x.file.Load(); kept != nil {
+		kept.forget()
+	}
 	return nil
 }
 
@@ -210,148 +217,6 @@ func (x *index[E]) finish(sync bool) error {
 	x.stored.Store(int64(t.first + n))
 	x.tail.Store(nil)
 	return nil
-}
-
-// blockSize is how much of an index file is read at a time: a search ends with a run of neighbours.
-const blockSize = 4096
-
-var blocks = sync.Pool{New: func() any { return new([blockSize]byte) }}
-
-// reader reads entries of one index; it opens the file only if the wanted entry is not in memory.
-type reader[E any] struct {
-	x *index[E]
-	t *tail[E]
-	n int
-	f disk.File
-	// block holds entries first to first+have of the file.
-	block       *[blockSize]byte
-	first, have int
-}
-
-func (x *index[E]) read() (reader[E], error) {
-	r := reader[E]{x: x, t: x.tail.Load()}
-	if r.t != nil {
-		r.n = r.t.first + int(r.t.n.Load())
-		return r, nil
-	}
-	n, err := x.count()
-	if err != nil {
-		return r, err
-	}
-	r.n = n
-	return r, nil
-}
-
-func (r *reader[E]) close() {
-	if r.f != nil {
-		r.f.Close()
-		blocks.Put(r.block)
-	}
-}
-
-// at is entry i, which must be below n.
-func (r *reader[E]) at(i int) (E, error) {
-	if r.t != nil && i >= r.t.first {
-		return r.t.e[i-r.t.first], nil
-	}
-	if i < r.first || i >= r.first+r.have {
-		if err := r.load(i); err != nil {
-			var zero E
-			return zero, err
-		}
-	}
-	return r.x.decode(r.block[(i-r.first)*r.x.size:]), nil
-}
-
-// load reads the block that holds entry i.
-func (r *reader[E]) load(i int) error {
-	if r.f == nil {
-		f, err := r.x.fs.Open(r.x.path, 0)
-		if err != nil {
-			return fmt.Errorf("open index: %w", err)
-		}
-		r.f, r.block = f, blocks.Get().(*[blockSize]byte)
-	}
-	room := blockSize / r.x.size
-	r.first, r.have = i/room*room, 0
-	n, err := r.f.ReadAt(r.block[:room*r.x.size], int64(r.first)*int64(r.x.size))
-	r.have = n / r.x.size
-	if i < r.first+r.have {
-		return nil
-	}
-	if err == nil || err == io.EOF {
-		// A truncation has overtaken the reader, or the file is not what was written: a newer view, or the segment, says.
-		return &IndexError{File: r.x.path, Why: fmt.Sprintf("it ends before entry %d", i)}
-	}
-	return fmt.Errorf("read index: %w", err)
-}
-
-// floor finds the last entry for which below is true; entries for which it is true come first. ok is false if there is
-// none. Kafka's lookup likewise looks at the newest entries first: most readers are near the end.
-func (x *index[E]) floor(below func(E) bool) (e E, ok bool, err error) {
-	r, err := x.read()
-	if err != nil {
-		return e, false, err
-	}
-	defer r.close()
-	lo, hi := 0, r.n // the wanted entry is in [lo-1, hi-1]
-	if r.t != nil && r.n > r.t.first {
-		if below(r.t.e[0]) {
-			lo = r.t.first + 1
-		} else {
-			hi = r.t.first
-		}
-	}
-	var failed error
-	i := lo + sort.Search(hi-lo, func(k int) bool {
-		if failed != nil {
-			return true
-		}
-		v, err := r.at(lo + k)
-		if err != nil {
-			failed = err
-			return true
-		}
-		return !below(v)
-	})
-	if failed != nil {
-		return e, false, failed
-	}
-	if i == 0 {
-		return e, false, nil
-	}
-	e, err = r.at(i - 1)
-	return e, err == nil, err
-}
-
-// last is the newest entry; ok is false if there is none.
-func (x *index[E]) last() (e E, ok bool, err error) {
-	r, err := x.read()
-	if err != nil || r.n == 0 {
-		return e, false, err
-	}
-	defer r.close()
-	e, err = r.at(r.n - 1)
-	return e, err == nil, err
-}
-
-// lowerBound is how many entries keep is true for; they come first.
-func (x *index[E]) lowerBound(keep func(E) bool) (int, error) {
-	r, err := x.read()
-	if err != nil {
-		return 0, err
-	}
-	defer r.close()
-	var failed error
-	n := sort.Search(r.n, func(i int) bool {
-		v, err := r.at(i)
-		if err != nil {
-			failed = err
-			return true
-		}
-		return !keep(v)
-	})
-	return n, failed
 }
 
 // IndexError says that an index file is not what an index can be.

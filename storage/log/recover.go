@@ -238,7 +238,7 @@ func (l *Log) removeSegment(seg *segment) error {
 			return err
 		}
 	}
-	seg.log.retire()
+	seg.retire()
 	l.dirDirty.Store(true)
 	return nil
 }

@@ -140,6 +140,7 @@ type deletedFile struct {
 func (l *Log) dropSegment(seg *segment) error {
 	due := l.now().UnixMilli() + l.cfg.Load().FileDeleteDelayMs
 	path := l.dir + "/" + fileName(seg.base, suffixLog)
+	seg.retireIndexes()
 	// The segment itself goes last: without it, a start drops the others.
 	paths := []string{seg.offsets.path, seg.times.path}
 	if entries := seg.txns.entries.Load(); entries == nil || len(*entries) > 0 {

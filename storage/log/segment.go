@@ -66,8 +66,8 @@ func newSegment(fs disk.FS, files *Files, dir string, base batch.Offset, hasTxns
 	s := &segment{
 		base:    base,
 		log:     newHandle(fs, files, dir+"/"+fileName(base, suffixLog)),
-		offsets: newOffsetIndex(fs, dir+"/"+fileName(base, suffixIndex)),
-		times:   newTimeIndex(fs, dir+"/"+fileName(base, suffixTimeIndex)),
+		offsets: newOffsetIndex(fs, files, dir+"/"+fileName(base, suffixIndex)),
+		times:   newTimeIndex(fs, files, dir+"/"+fileName(base, suffixTimeIndex)),
 		txns:    newTxnIndex(fs, dir+"/"+fileName(base, suffixTxnIndex), base, hasTxns),
 	}
 	s.largest.Store(batch.NoTimestamp)
@@ -240,6 +240,18 @@ func (s *segment) maxTimestamp() (int64, error) {
 	}
 	s.largest.Store(e.timestamp)
 	return e.timestamp, nil
+}
+
+// retire closes the segment's files as soon as nobody has them, for good.
+func (s *segment) retire() {
+	s.log.retire()
+	s.retireIndexes()
+}
+
+// retireIndexes does so with its indexes: the segment's bytes may still be read under another name, or in a new segment.
+func (s *segment) retireIndexes() {
+	s.offsets.retire()
+	s.times.retire()
 }
 
 func (h *handle) stat() (disk.Info, error) {

@@ -114,6 +114,7 @@ func (l *Log) truncate(to batch.Offset) error {
 	if next.log != seg.log {
 		seg.log.retire()
 	}
+	seg.retireIndexes()
 	return l.storeEpochs(l.View())
 }
 

@@ -1,0 +1,79 @@
+package log
+
+import (
+	"testing"
+
+	"millrace/storage/batch"
+	"millrace/storage/disktest"
+)
+
+// TestLookUpCost counts what a read away from the tail asks of the disk: to begin with the index is opened and the path
+// through it read; then whoever goes on from batch to batch pays one read of the segment, and whoever jumps about one
+// read of the index more.
+func TestLookUpCost(t *testing.T) {
+	fs := disktest.New()
+	c := DefaultConfig()
+	c.SegmentBytes, c.IndexIntervalBytes = 8<<20, 100
+	l, _, err := Open(Options{FS: fs, Dir: "/t-0", Topic: "t", Config: c})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 30_000 {
+		b, h := benchBatch(1, 40)
+		if _, err := l.Append(b, h, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.Roll(); err != nil {
+		t.Fatal(err)
+	}
+	l.SetHighWatermark(l.end)
+	read := func(o batch.Offset) disktest.Counts {
+		before := fs.Counts()
+		s, err := l.View().Read(o, l.end, 1000, true)
+		if err != nil || s.Len() == 0 {
+			t.Fatal(s.Len(), err)
+		}
+		p, err := sectionBytes(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h, err := batch.ParseHeader(p); err != nil || h.BaseOffset > o || h.LastOffset() < o {
+			t.Fatalf("reading at %d begins with %+v: %v", o, h, err)
+		}
+		cost := fs.Counts().Since(before)
+		cost.Reads-- // of the section itself
+		return cost
+	}
+	blocks := l.segs[0].offsets.stored.Load() * offsetEntrySize / blockSize
+	if blocks < 20 {
+		t.Fatalf("the index has %d blocks", blocks)
+	}
+	if cost := read(15_000); cost.Opens > 1 || cost.Reads > 10 || cost.Looks != 0 {
+		t.Errorf("the first look-up costs %+v", cost)
+	}
+	var sum disktest.Counts
+	for o := batch.Offset(15_000); o < 15_400; o++ {
+		cost := read(o)
+		sum.Reads, sum.Opens = sum.Reads+cost.Reads, sum.Opens+cost.Opens
+	}
+	if sum.Opens != 0 || sum.Reads > 402 {
+		t.Errorf("400 look-ups from batch to batch cost %+v", sum)
+	}
+	sum = disktest.Counts{}
+	for i := range 400 {
+		cost := read(batch.Offset(i * 7919 % 30_000))
+		sum.Reads, sum.Opens = sum.Reads+cost.Reads, sum.Opens+cost.Opens
+	}
+	if sum.Opens != 0 || sum.Reads > 2*400+int(blocks) {
+		t.Errorf("400 look-ups here and there cost %+v", sum)
+	}
+	// What is kept goes with the open file.
+	f := l.segs[0].offsets.file.Load()
+	if f.block == nil || len(f.pivots) == 0 {
+		t.Error("nothing is kept")
+	}
+	if !f.closeIdle() || f.block != nil || f.pivots != nil {
+		t.Error("a closed index keeps what was read of it")
+	}
+}
