@@ -18,6 +18,13 @@ const metadataLog = "__cluster_metadata-0"
 // where it names none of its own.
 func identify(o Options) (*config.Static, error) {
 	dirs := o.Config.LogDirs()
+	for i, dir := range dirs {
+		for _, other := range dirs[:i] {
+			if o.FS == nil && samePlace(dir, other) {
+				return nil, fmt.Errorf("log.dirs names one directory twice: %s and %s", other, dir)
+			}
+		}
+	}
 	if o.RaftLog == nil {
 		metadata := o.Config.MetadataLogDir()
 		file, err := storage.KafkaMetadata(o.FS, metadata)

@@ -45,6 +45,9 @@ func TestOneMetadata(t *testing.T) {
 	if err := os.Symlink(a, link); err != nil {
 		t.Fatal(err)
 	}
+	if err := start(link, a); err == nil || !strings.Contains(err.Error(), "names one directory twice") {
+		t.Errorf("one directory by two names: %v", err)
+	}
 	if err := oneMetadata(nil, link, []string{a, b}); err != nil {
 		t.Errorf("the first by another name: %v", err)
 	}

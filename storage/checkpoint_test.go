@@ -38,6 +38,7 @@ func TestMetaFile(t *testing.T) {
 		bad  bool
 	}{
 		"kafka":         {text: "#\n#Sun Nov 29 17:54:00 UTC 2026\ndirectory.id=0QAAAAAAAAAAAAAAAAAAAQ\nversion=1\nnode.id=1\ncluster.id=4L6g3nShT-eMCtK--X86sw\n", want: meta{clusterID: "4L6g3nShT-eMCtK--X86sw", nodeID: 1, directory: [16]byte{0xd1, 15: 1}}},
+		"order mark":    {text: "\xef\xbb\xbfversion=1\r\nnode.id=2\r\ncluster.id=x\r\n", want: meta{clusterID: "x", nodeID: 2}},
 		"version 0":     {text: "version=0\nbroker.id=7\n", want: meta{nodeID: 7}},
 		"spaces":        {text: "  version : 1 \r\nnode.id 2\ncluster.id=x\n", bad: true}, // "1 " is not a version
 		"no directory":  {text: "version=1\nnode.id=2\ncluster.id=x\n", want: meta{clusterID: "x", nodeID: 2}},

@@ -101,6 +101,7 @@ func (p property) wrong(format string, args ...any) error {
 func properties(b []byte) (map[string]property, error) {
 	out := map[string]property{}
 	number := 0
+	b = bytes.TrimPrefix(b, []byte("\xef\xbb\xbf")) // of an editor's
 	for line := range bytes.Lines(b) {
 		number++
 		s := strings.TrimLeft(strings.TrimRight(string(line), "\r\n"), " \t\f")
@@ -186,13 +187,13 @@ func readMeta(fsys disk.FS, dir string) (m meta, ok bool, err error) {
 	return m, true, nil
 }
 
-// Owner says which node the directories belong to, by the first one that says it; ok is false where none does. It
-// changes nothing.
+// Owner says which node the directories belong to, by the first one that says it; ok is false where none does. One that
+// cannot be read says nothing: Open gives it up, if another is left. It changes nothing.
 func Owner(fsys disk.FS, dirs []string) (nodeID int32, ok bool, err error) {
 	fsys = orOS(fsys)
 	for _, dir := range dirs {
 		m, known, err := readMeta(fsys, dir)
-		if err != nil {
+		if errors.Is(err, ErrMeta) {
 			return 0, false, err
 		}
 		if known {

@@ -233,7 +233,9 @@ func makeDir(fsys disk.FS, dir string) error {
 	if len(parents) == 0 {
 		return nil
 	}
-	if err := fsys.MkdirAll(dir); err != nil {
+	if err := fsys.MkdirAll(dir); errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("a link there leads to nothing: %w", err)
+	} else if err != nil {
 		return err
 	}
 	for _, p := range parents {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -276,6 +277,38 @@ func TestFailedDirectoryIsGivenUp(t *testing.T) {
 	h.end(h.log("t", 1, 0), 2)
 	if h.s.PreviousBrokerEpoch() != -1 {
 		t.Fatal("half a clean stop has a broker epoch")
+	}
+}
+
+// A directory that cannot be read does not say whose it is, and does not stop a broker that has another.
+func TestOwnerPassesOverWhatCannotBeRead(t *testing.T) {
+	h := newHouse(t, "/bad", "/good")
+	h.ok(h.s.Close(true))
+	h.fs.Refuse(func(_, name string) error {
+		if strings.HasPrefix(name, "/bad") {
+			return errors.New("input/output error")
+		}
+		return nil
+	})
+	if id, ok, err := Owner(h.fs, h.dirs); id != 1 || !ok || err != nil {
+		t.Errorf("node %d, %v, %v", id, ok, err)
+	}
+	h.open()
+	h.fs.Refuse(nil)
+	h.ok(h.s.Close(true))
+	h.fs.Put("/bad/meta.properties", []byte("version=9\n"))
+	if _, _, err := Owner(h.fs, h.dirs); !errors.Is(err, ErrMeta) {
+		t.Errorf("a file that is read and makes no sense: %v", err)
+	}
+}
+
+func TestLinkToNothing(t *testing.T) {
+	link := filepath.Join(t.TempDir(), "data")
+	if err := os.Symlink("nowhere", link); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(StoreOptions{Dirs: []string{link}, NodeID: 1}); !errors.Is(err, ErrNoDirectory) || !strings.Contains(err.Error(), "a link there leads to nothing") {
+		t.Error(err)
 	}
 }
 

@@ -100,6 +100,9 @@ func (p *program) serve(ctx context.Context, f flags) error {
 			err = fmt.Errorf("%w; another port is --override listeners=PLAINTEXT://localhost:PORT", err)
 		}
 	}
+	if err != nil {
+		err = withOwner(err)
+	}
 	if told != nil {
 		told = fmt.Errorf("telling that the broker is ready: %w", told)
 	}
