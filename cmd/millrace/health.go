@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strconv"
 	"time"
 
@@ -32,7 +33,8 @@ func (p *program) health(ctx context.Context, f flags, bootstrap string, timeout
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	if err := probe(ctx, bootstrap); err != nil {
-		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		// The connection's deadline may pass before the context's is noticed.
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
 			err = fmt.Errorf("no answer within %v", timeout)
 		}
 		return fmt.Errorf("%s is not ready: %w", bootstrap, err)
