@@ -96,7 +96,7 @@ func (d *deletion) one(c *call, name string, rp kmsg.DeleteRecordsRequestTopicPa
 		p.ErrorCode = kerr.InvalidTopicException.Code
 		return
 	}
-	part := d.b.replicas.get(t.ID, rp.Partition)
+	part := d.b.replicas.served(t.ID, rp.Partition)
 	if part == nil {
 		p.ErrorCode = d.b.absent(t.ID, rp.Partition)
 		return

@@ -59,7 +59,7 @@ func (b *Broker) activeProducers(c *call, topic [16]byte, index int32, partition
 		p.ErrorCode = kerr.UnknownTopicOrPartition.Code
 		return
 	}
-	part := b.replicas.get(topic, index)
+	part := b.replicas.served(topic, index)
 	if part == nil {
 		p.ErrorCode = b.absent(topic, index)
 		return

@@ -142,7 +142,7 @@ func (b *Broker) describedPartition(c *call, p *image.Partition) kmsg.DescribeTo
 	out.Replicas, out.ISR = p.Replicas, p.ISR
 	out.EligibleLeaderReplicas, out.LastKnownELR = append([]int32{}, p.ELR...), append([]int32{}, p.LastKnownELR...)
 	for _, r := range p.Replicas {
-		if !b.reachable(c, r) {
+		if !b.reachable(c, p, r) {
 			out.OfflineReplicas = append(out.OfflineReplicas, r)
 		}
 	}

@@ -199,7 +199,7 @@ func (f *fetching) find(r *fetchRead) (code int16, absent bool) {
 	case t == nil || a.Index < 0 || int(a.Index) >= len(t.Partitions):
 		return kerr.UnknownTopicOrPartition.Code, true
 	}
-	if r.part = f.b.replicas.get(t.ID, a.Index); r.part == nil {
+	if r.part = f.b.replicas.served(t.ID, a.Index); r.part == nil {
 		return f.b.absent(t.ID, a.Index), false
 	}
 	return 0, false

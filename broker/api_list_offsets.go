@@ -112,7 +112,7 @@ func (b *Broker) listOffset(c *call, req *kmsg.ListOffsetsRequest, topic string,
 	if t == nil || rp.Partition < 0 || int(rp.Partition) >= len(t.Partitions) {
 		return kerr.UnknownTopicOrPartition.Code
 	}
-	part := b.replicas.get(t.ID, rp.Partition)
+	part := b.replicas.served(t.ID, rp.Partition)
 	if part == nil {
 		return b.absent(t.ID, rp.Partition)
 	}

@@ -187,7 +187,7 @@ func (b *Broker) metadataTopic(c *call, t *image.Topic) kmsg.MetadataResponseTop
 		mp.Partition, mp.Leader, mp.LeaderEpoch = p.Index, p.Leader, p.LeaderEpoch
 		mp.Replicas, mp.ISR = p.Replicas, p.ISR
 		for _, r := range p.Replicas {
-			if !b.reachable(c, r) {
+			if !b.reachable(c, p, r) {
 				mp.OfflineReplicas = append(mp.OfflineReplicas, r)
 			}
 		}
@@ -210,9 +210,11 @@ func (b *Broker) metadataTopic(c *call, t *image.Topic) kmsg.MetadataResponseTop
 	return mt
 }
 
-func (b *Broker) reachable(c *call, id int32) bool {
+// reachable says whether a client finds a replica of a partition: its broker lives
+// and shows the client a listener, and its directory works.
+func (b *Broker) reachable(c *call, p *image.Partition, id int32) bool {
 	br := c.image.Broker(id)
-	if br == nil || br.Fenced {
+	if br == nil || br.Fenced || !br.Holds(p) {
 		return false
 	}
 	_, ok := b.endpointFor(c.Conn, br)

@@ -49,7 +49,7 @@ func (b *Broker) replica(c *call, topic string, index int32) (*partition.Partiti
 	if t == nil || index < 0 || int(index) >= len(t.Partitions) {
 		return nil, kerr.UnknownTopicOrPartition.Code
 	}
-	part := b.replicas.get(t.ID, index)
+	part := b.replicas.served(t.ID, index)
 	if part == nil {
 		return nil, b.absent(t.ID, index)
 	}

@@ -266,7 +266,7 @@ func (b *Broker) produceOne(c *call, req *kmsg.ProduceRequest, topic *image.Topi
 		pp.ErrorCode = kerr.InvalidTopicException.Code
 		return nil, none
 	}
-	part := b.replicas.get(topic.ID, rp.Partition)
+	part := b.replicas.served(topic.ID, rp.Partition)
 	if part == nil {
 		pp.ErrorCode = b.absent(topic.ID, rp.Partition)
 		return nil, none

@@ -84,6 +84,21 @@ func compareReplicas(a, b replicaKey) int {
 	return cmp.Or(bytes.Compare(a.topic[:], b.topic[:]), cmp.Compare(a.index, b.index))
 }
 
+// tellFound tells, before anybody is served, of replicas that were found in another
+// directory than they are recorded in: one that has lost its meta.properties, say,
+// and bears a new id. Nobody leads them until then.
+func (b *Broker) tellFound(ctx context.Context) error {
+	for {
+		some := b.directories.some()
+		if len(some) == 0 {
+			return nil
+		}
+		if err := b.assignDirectories(ctx, some); err != nil {
+			return err
+		}
+	}
+}
+
 // tellDirectories tells the controller until the broker stops.
 func (b *Broker) tellDirectories(ctx context.Context) {
 	for {

@@ -76,6 +76,9 @@ func start(ctx context.Context, o Options) (b *Broker, err error) {
 	if err := b.settle(ctx); err != nil {
 		return b, err
 	}
+	if err := b.tellFound(ctx); err != nil {
+		return b, err
+	}
 	if err := b.awaitCoordinators(ctx); err != nil {
 		return b, err
 	}

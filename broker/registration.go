@@ -69,7 +69,7 @@ func (b *Broker) beat(ctx context.Context, timeout time.Duration) error {
 	req := kmsg.NewPtrBrokerHeartbeatRequest()
 	req.Version = req.MaxVersion()
 	req.BrokerID, req.BrokerEpoch, req.CurrentMetadataOffset = b.nodeID, b.brokerEpoch.Load(), b.applied().Offset()
-	req.CordonedLogDirs = b.store.CordonedIDs()
+	req.CordonedLogDirs, req.OfflineLogDirs = b.store.CordonedIDs(), b.store.OfflineIDs()
 	got, err := b.change(ctx, "", req, timeout)
 	if err != nil {
 		return fmt.Errorf("telling the controller that this broker lives: %w", err)

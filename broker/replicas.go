@@ -38,11 +38,21 @@ func (r *replicas) get(topic [16]byte, index int32) *partition.Partition {
 	return r.at[replicaKey{topic, index}]
 }
 
-// broken says whether a replica is here, but its log did not open.
+// served finds a local replica, unless its directory was given up.
+func (r *replicas) served(topic [16]byte, index int32) *partition.Partition {
+	if p := r.get(topic, index); p != nil && p.Log().Offline() == nil {
+		return p
+	}
+	return nil
+}
+
+// broken says whether a replica is here, but its log did not open, or its
+// directory was given up since.
 func (r *replicas) broken(topic [16]byte, index int32) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	return r.offline[replicaKey{topic, index}] != nil
+	k := replicaKey{topic, index}
+	return r.offline[k] != nil || r.at[k] != nil && r.at[k].Log().Offline() != nil
 }
 
 // all lists the local replicas in no order.
@@ -221,8 +231,8 @@ func (b *Broker) take(img *image.Image, part *partition.Partition, p *image.Part
 	return part.BecomeFollower(a)
 }
 
-// absent is why a partition is not here: it is another broker's, or its log did
-// not open.
+// absent is why a partition is not here: it is another broker's, its log did not
+// open, or its directory was given up.
 func (b *Broker) absent(id [16]byte, index int32) int16 {
 	if b.replicas.broken(id, index) {
 		return kerr.KafkaStorageError.Code

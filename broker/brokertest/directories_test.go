@@ -73,6 +73,46 @@ func TestPartitionsSpreadOverDirectories(t *testing.T) {
 	}
 }
 
+// leaderless counts the partitions of topics that nobody leads, whose only replica
+// is offline; the others end where their topic does.
+func leaderless(t *testing.T, c *kgo.Client, ends map[string]int64, topics ...string) (n int) {
+	t.Helper()
+	admin := kadm.NewClient(c)
+	found, err := admin.ListTopics(t.Context(), topics...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, topic := range found {
+		for _, p := range topic.Partitions {
+			asked := kmsg.NewPtrListOffsetsRequest()
+			asked.ReplicaID = -1
+			at := kmsg.NewListOffsetsRequestTopic()
+			at.Topic = topic.Topic
+			one := kmsg.NewListOffsetsRequestTopicPartition()
+			one.Partition, one.Timestamp = p.Partition, -1
+			at.Partitions = append(at.Partitions, one)
+			asked.Topics = append(asked.Topics, at)
+			got, err := c.Broker(1).RetriableRequest(t.Context(), asked)
+			if err != nil {
+				t.Fatal(err)
+			}
+			end := got.(*kmsg.ListOffsetsResponse).Topics[0].Partitions[0]
+			switch {
+			case errors.Is(p.Err, kerr.LeaderNotAvailable) && p.Leader == -1 && slices.Equal(p.OfflineReplicas, []int32{1}):
+				n++
+				if end.ErrorCode != kerr.KafkaStorageError.Code {
+					t.Errorf("the end of %s-%d is answered %d", p.Topic, p.Partition, end.ErrorCode)
+				}
+			case p.Err != nil || p.Leader != 1 || len(p.OfflineReplicas) > 0:
+				t.Errorf("%+v", p)
+			case end.ErrorCode != 0 || end.Offset != ends[p.Topic]:
+				t.Errorf("%s-%d ends at %d, error %d", p.Topic, p.Partition, end.Offset, end.ErrorCode)
+			}
+		}
+	}
+	return n
+}
+
 // TestLostDirectory: partitions of a directory that fails at a start are
 // offline. They are not begun anew elsewhere, whether they were written to or
 // not, and come back with their directory.
@@ -100,19 +140,7 @@ func TestLostDirectory(t *testing.T) {
 		if got := sizes(t, n, c); !maps.Equal(got, left) {
 			t.Errorf("with /b gone: %v\nwant %v", got, left)
 		}
-		offline := 0
-		ends, err := kadm.NewClient(c).ListEndOffsets(t.Context(), "t", "unwritten")
-		if err != nil {
-			t.Fatal(err)
-		}
-		ends.Each(func(o kadm.ListedOffset) {
-			if errors.Is(o.Err, kerr.KafkaStorageError) {
-				offline++
-			} else if want := map[string]int64{"t": 1}[o.Topic]; o.Err != nil || o.Offset != want {
-				t.Errorf("%s-%d ends at %d: %v", o.Topic, o.Partition, o.Offset, o.Err)
-			}
-		})
-		if offline != 3 {
+		if offline := leaderless(t, c, map[string]int64{"t": 1}, "t", "unwritten"); offline != 3 {
 			t.Errorf("%d partitions are offline, 3 lay in /b", offline)
 		}
 		// What is new goes to those that are left.
@@ -127,6 +155,69 @@ func TestLostDirectory(t *testing.T) {
 		got := sizes(t, n, c, "t", "unwritten")
 		if !maps.Equal(got, whole) {
 			t.Errorf("with /b back: %v\nwant %v", got, whole)
+		}
+	})
+}
+
+// TestDirectoryFailsUnderGroups: the directory with the groups' offsets fails while
+// the broker runs and has others. Groups are coordinated nowhere until it is back.
+func TestDirectoryFailsUnderGroups(t *testing.T) {
+	bubble(t, map[string]string{"log.dirs": "/a,/b", "offsets.topic.num.partitions": "1", "metadata.log.dir": "/m"}, func(t *testing.T, n *Node) {
+		c := n.Client()
+		makeTopic(t, n, c, "t", 1)
+		commit := func(c *kgo.Client, at int64) error {
+			var o kadm.Offsets
+			o.AddOffset("t", 0, at, -1)
+			return kadm.NewClient(c).CommitAllOffsets(t.Context(), "g", o)
+		}
+		if err := commit(c, 1); err != nil {
+			t.Fatal(err)
+		}
+		broken := errors.New("input/output error")
+		n.Disk.Refuse(func(op, name string) error {
+			if strings.HasPrefix(name, "/b/") && op != "lock" {
+				return broken
+			}
+			return nil
+		})
+		find := kmsg.NewPtrFindCoordinatorRequest()
+		find.CoordinatorKey, find.CoordinatorKeys = "g", []string{"g"}
+		var code int16
+		for range 100 {
+			raw := kmsg.NewPtrOffsetCommitRequest()
+			raw.Group, raw.Generation = "g", -1
+			rt := kmsg.NewOffsetCommitRequestTopic()
+			rt.Topic = "t"
+			rt.Partitions = append(rt.Partitions, kmsg.OffsetCommitRequestTopicPartition{Offset: 2, LeaderEpoch: -1})
+			raw.Topics = append(raw.Topics, rt)
+			if _, err := c.Broker(1).Request(t.Context(), raw); err != nil {
+				t.Fatal(err)
+			}
+			got, err := c.Broker(1).Request(t.Context(), find)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if code = got.(*kmsg.FindCoordinatorResponse).Coordinators[0].ErrorCode; code != 0 {
+				break
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if code != kerr.CoordinatorNotAvailable.Code {
+			t.Errorf("the coordinator is answered %d", code)
+		}
+		if offline := leaderless(t, c, nil, "t", "__consumer_offsets"); offline != 1 {
+			t.Errorf("%d partitions are offline", offline)
+		}
+		n.Stop()
+		n.Disk.Refuse(nil)
+		n.Start()
+		c = n.Client()
+		got, err := kadm.NewClient(c).FetchOffsets(t.Context(), "g")
+		if o, ok := got.Lookup("t", 0); err != nil || !ok || o.At != 1 && o.At != 2 {
+			t.Errorf("the offset is %v, %v", o, err)
+		}
+		if err := commit(c, 3); err != nil {
+			t.Error(err)
 		}
 	})
 }
@@ -148,19 +239,7 @@ func TestDirectoryNotMounted(t *testing.T) {
 			n.Configure("log.dirs", without)
 			n.Start()
 			c = n.Client()
-			offline := 0
-			ends, err := kadm.NewClient(c).ListEndOffsets(t.Context(), "t")
-			if err != nil {
-				t.Fatal(err)
-			}
-			ends.Each(func(o kadm.ListedOffset) {
-				if errors.Is(o.Err, kerr.KafkaStorageError) {
-					offline++
-				} else if o.Err != nil || o.Offset != 1 {
-					t.Errorf("%s-%d ends at %d: %v", o.Topic, o.Partition, o.Offset, o.Err)
-				}
-			})
-			if offline != 2 {
+			if offline := leaderless(t, c, map[string]int64{"t": 1}, "t"); offline != 2 {
 				t.Errorf("%d partitions are offline, 2 lay in /b", offline)
 			}
 			makeTopic(t, n, c, "new", 4) // the others go on

@@ -45,6 +45,7 @@ type victim struct {
 	*launch.Broker
 	pid int
 	log *journal
+	web string // where HTTP is served, if it is
 }
 
 // start starts a broker for a test; prelude is run by the shell that becomes it.

@@ -224,6 +224,9 @@ func (b *Broker) Kill() {
 	<-b.exited
 }
 
+// Pid is the process's id.
+func (b *Broker) Pid() int { return b.cmd.Process.Pid }
+
 // Exited is closed when the process has ended for whatever reason.
 func (b *Broker) Exited() <-chan struct{} { return b.exited }
 

@@ -106,13 +106,40 @@ type Broker struct {
 	Rack                 *string
 	Endpoints            []Endpoint
 	Features             []FeatureRange
-	Directories          [][16]byte
+	Directories          [][16]byte // those that work (KIP-858)
 	Cordoned             [][16]byte // nil when unknown (KIP-1066)
 }
 
 // Active says whether the broker may lead and be in sync: it lives and is not
 // on its way down.
 func (b *Broker) Active() bool { return b != nil && !b.Fenced && !b.InControlledShutdown }
+
+// lostDirectory is the id that stands for a directory that is gone for good.
+var lostDirectory = [16]byte{15: 1}
+
+// Holds says whether the broker's replica of a partition lies in a directory that
+// works, or nobody has said yet where it lies (KIP-858).
+func (b *Broker) Holds(p *Partition) bool {
+	i := slices.Index(p.Replicas, b.ID)
+	if i < 0 || i >= len(p.Directories) {
+		return i >= 0
+	}
+	dir := p.Directories[i]
+	if ReservedDirectory(dir) {
+		return dir != lostDirectory
+	}
+	return slices.Contains(b.Directories, dir)
+}
+
+// ReservedDirectory says whether an id is one of the hundred that name no directory.
+func ReservedDirectory(dir [16]byte) bool {
+	for _, b := range dir[:15] {
+		if b != 0 {
+			return false
+		}
+	}
+	return dir[15] < 100
+}
 
 // Node is the recorded identity of a controller: which directory stands behind
 // its node id, and in which incarnation. Read only.

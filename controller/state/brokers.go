@@ -117,6 +117,7 @@ func (d *Decider) registerBroker(now time.Time, req *kmsg.BrokerRegistrationRequ
 		ended := d.everyPartition(req.BrokerID, d.renew)
 		d.write(append(ended, r)...)
 	}
+	d.write(d.everyPartition(req.BrokerID, d.strand)...)
 	if !same || s == nil {
 		s = &session{offset: -1}
 		d.sessions[req.BrokerID] = s
@@ -132,7 +133,7 @@ func (d *Decider) goodDirectories(req *kmsg.BrokerRegistrationRequest) bool {
 		return false
 	}
 	for i, dir := range req.LogDirs {
-		if slices.Contains(req.LogDirs[:i], dir) || reserved(dir) {
+		if slices.Contains(req.LogDirs[:i], dir) || image.ReservedDirectory(dir) {
 			return false
 		}
 		for b := range d.working.Brokers() {
@@ -142,16 +143,6 @@ func (d *Decider) goodDirectories(req *kmsg.BrokerRegistrationRequest) bool {
 		}
 	}
 	return true
-}
-
-// reserved directory ids are the first hundred.
-func reserved(dir [16]byte) bool {
-	for _, b := range dir[:15] {
-		if b != 0 {
-			return false
-		}
-	}
-	return dir[15] < 100
 }
 
 // standing is what a broker is, and what a heartbeat may make of it.
@@ -179,6 +170,10 @@ func (d *Decider) heartbeat(now time.Time, req *kmsg.BrokerHeartbeatRequest) kms
 	s.contact, s.heard, s.offset = now, true, req.CurrentMetadataOffset
 
 	if d.cordon(b, req.CordonedLogDirs) {
+		b = d.working.Broker(b.ID)
+	}
+
+	if d.lose(b, req.OfflineLogDirs) {
 		b = d.working.Broker(b.ID)
 	}
 

@@ -60,7 +60,30 @@ func (d *Decider) assignReplica(broker int32, dir [16]byte, t *image.Topic, inde
 	r := changeOf(t, p)
 	r.Directories = dirs
 	d.write(r)
+	// The broker may have lost that directory meanwhile, or come out of one that it has lost.
+	t = d.working.TopicByID(t.ID)
+	for _, rule := range []func(*image.Topic, *image.Partition, int32) *records.PartitionChangeRecord{d.strand, d.arrive} {
+		if change := rule(t, t.Partition(index), broker); change != nil {
+			d.write(change)
+			break
+		}
+	}
 	return 0
+}
+
+// lose takes note of the directories that a broker has given up, and of the
+// leaderships that went with them (KIP-858); it says whether that is news. Of a
+// broker that has lost the last one, which stops, they stay as they are.
+func (d *Decider) lose(b *image.Broker, gone [][16]byte) bool {
+	left := slices.DeleteFunc(slices.Clone(b.Directories), func(dir [16]byte) bool { return slices.Contains(gone, dir) })
+	if len(left) == len(b.Directories) || len(left) == 0 {
+		return false
+	}
+	r := records.NewBrokerRegistrationChangeRecord()
+	r.BrokerId, r.BrokerEpoch, r.LogDirs = b.ID, b.Epoch, left
+	d.write(r)
+	d.write(d.everyPartition(b.ID, d.strand)...)
+	return true
 }
 
 // cordon takes note of the directories in which a broker wants no new replicas

@@ -119,7 +119,7 @@ func (d *Decider) elect(topic string, index int32, kind int8) *failure {
 // partition that has no leader that can gets one all the same.
 func (d *Decider) prefer(t *image.Topic, p *image.Partition) *records.PartitionChangeRecord {
 	leader := p.Replicas[0]
-	if !d.working.Broker(leader).Active() || !slices.Contains(p.ISR, leader) {
+	if !d.can(p, leader) || !slices.Contains(p.ISR, leader) {
 		leader = d.successor(p, p.ISR, nobody)
 	}
 	if leader == p.Leader || leader == image.NoLeader {
@@ -139,7 +139,7 @@ func (d *Decider) force(t *image.Topic, p *image.Partition) *records.PartitionCh
 		return r
 	}
 	for _, id := range p.Replicas {
-		if d.working.Broker(id).Active() {
+		if d.can(p, id) {
 			r.Leader, r.Isr, r.LeaderRecoveryState = id, []int32{id}, 1
 			return r
 		}

@@ -115,8 +115,8 @@ func (d *Decider) checkISR(req *kmsg.AlterPartitionRequest, p *image.Partition, 
 	}
 	for _, m := range members {
 		b := d.working.Broker(m.BrokerID)
-		// Only who lives may come in; who is out of the ISR need not (KIP-841).
-		if !b.Active() || m.BrokerEpoch != -1 && m.BrokerEpoch != b.Epoch {
+		// Only who lives, on a disk that does, may come in; who is out of the ISR need not (KIP-841).
+		if !d.can(p, m.BrokerID) || m.BrokerEpoch != -1 && m.BrokerEpoch != b.Epoch {
 			if req.Version < 2 {
 				return kerr.OperationNotAttempted
 			}

@@ -20,11 +20,18 @@ func without(isr []int32, id int32) []int32 {
 	return slices.DeleteFunc(slices.Clone(isr), func(other int32) bool { return other == id })
 }
 
+// can says whether a broker can lead a partition, or be in sync: it is active, and
+// the directory of its replica works.
+func (d *Decider) can(p *image.Partition, id int32) bool {
+	b := d.working.Broker(id)
+	return b.Active() && b.Holds(p)
+}
+
 // successor is who leads a partition when `gone` cannot: the present leader if
 // it can, else the first in-sync replica that can, else none.
 func (d *Decider) successor(p *image.Partition, isr []int32, gone int32) int32 {
 	may := func(id int32) bool {
-		return id != gone && d.working.Broker(id).Active() && slices.Contains(isr, id)
+		return id != gone && d.can(p, id) && slices.Contains(isr, id)
 	}
 	if p.Leader >= 0 && may(p.Leader) {
 		return p.Leader
@@ -40,7 +47,7 @@ func (d *Decider) successor(p *image.Partition, isr []int32, gone int32) int32 {
 // unclean is a live replica outside the ISR, where the topic allows it to lead.
 func (d *Decider) unclean(t *image.Topic, p *image.Partition, gone int32) int32 {
 	for _, id := range p.Replicas {
-		if id != gone && d.working.Broker(id).Active() {
+		if id != gone && d.can(p, id) {
 			c, err := config.Topic(d.static, d.clusterDefaults(), d.ownDynamic(), d.working.Configs(image.TopicResource, t.Name).Get)
 			if err == nil && c.UncleanLeaderElection {
 				return id
@@ -62,7 +69,7 @@ func (d *Decider) leave(t *image.Topic, p *image.Partition, gone int32) *records
 	if len(isr) != len(p.ISR) {
 		r.Isr = isr
 	}
-	if p.Leader == gone || !d.working.Broker(p.Leader).Active() {
+	if p.Leader == gone || !d.can(p, p.Leader) {
 		leader := d.successor(p, isr, gone)
 		if leader == image.NoLeader {
 			if leader = d.unclean(t, p, gone); leader != image.NoLeader {
@@ -114,7 +121,7 @@ func (d *Decider) renew(t *image.Topic, p *image.Partition, id int32) *records.P
 
 // arrive gives a partition without a live leader one, now that a broker lives.
 func (d *Decider) arrive(t *image.Topic, p *image.Partition, id int32) *records.PartitionChangeRecord {
-	if !slices.Contains(p.Replicas, id) || d.working.Broker(p.Leader).Active() {
+	if !slices.Contains(p.Replicas, id) || d.can(p, p.Leader) {
 		return nil
 	}
 	r := changeOf(t, p)
@@ -127,6 +134,14 @@ func (d *Decider) arrive(t *image.Topic, p *image.Partition, id int32) *records.
 	}
 	r.Leader = leader
 	return d.finish(p, r, nobody)
+}
+
+// strand takes a broker out of a partition whose directory it has lost.
+func (d *Decider) strand(t *image.Topic, p *image.Partition, id int32) *records.PartitionChangeRecord {
+	if !slices.Contains(p.Replicas, id) || d.working.Broker(id).Holds(p) {
+		return nil
+	}
+	return d.leave(t, p, id)
 }
 
 func changeOf(t *image.Topic, p *image.Partition) *records.PartitionChangeRecord {

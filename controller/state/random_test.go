@@ -68,7 +68,7 @@ func TestRandomRequests(t *testing.T) {
 			world(t)
 		})
 	}
-	for what, floor := range map[string]int{"partitions led": 100, "leaders changed": 10, "isr changed": 10, "topics gone": 2, "brokers fenced": 20, "reassignments running": 5, "replicas removed": 5} {
+	for what, floor := range map[string]int{"partitions led": 100, "leaders changed": 10, "isr changed": 10, "topics gone": 2, "brokers fenced": 20, "directories lost under a leader": 10, "reassignments running": 5, "replicas removed": 5} {
 		if counts[what] < floor && !testing.Short() {
 			t.Errorf("%d %s, at least %d are wanted", counts[what], what, floor)
 		}
@@ -106,6 +106,9 @@ func check(t *rapid.T, before, after *image.Image, counts map[string]int) {
 				if !slices.Contains(p.ISR, p.Leader) {
 					t.Fatalf("%s: leader %d is not in isr %v", name, p.Leader, p.ISR)
 				}
+				if b := after.Broker(p.Leader); b != nil && !b.Holds(p) {
+					t.Fatalf("%s: leader %d has lost the directory %x of its replica", name, p.Leader, p.Directories)
+				}
 				// Only a broker that just registered again, alone in its ISR, leads fenced.
 				if b := after.Broker(p.Leader); b == nil || !b.Active() && (!b.Fenced || p.LeaderEpoch == 0) {
 					t.Fatalf("%s: leader %d is %+v", name, p.Leader, b)
@@ -126,6 +129,9 @@ func check(t *rapid.T, before, after *image.Image, counts map[string]int) {
 			}
 			if p.Leader != was.Leader {
 				counts["leaders changed"]++
+				if b := after.Broker(was.Leader); b.Active() && !b.Holds(p) {
+					counts["directories lost under a leader"]++
+				}
 				if p.LeaderEpoch == was.LeaderEpoch {
 					t.Fatalf("%s: from leader %d to %d in leader epoch %d", name, was.Leader, p.Leader, p.LeaderEpoch)
 				}
@@ -172,12 +178,12 @@ func randomRequest(t *rapid.T, d *Decider, step int) kmsg.Request {
 	ids := func() []int32 {
 		return rapid.SliceOfN(rapid.Int32Range(0, 5), 0, 3).Draw(t, "ids")
 	}
-	switch rapid.IntRange(0, 18).Draw(t, "request") {
+	switch rapid.IntRange(0, 20).Draw(t, "request") {
 	case 0, 1:
 		req := kmsg.NewPtrBrokerRegistrationRequest()
 		req.BrokerID, req.ClusterID = broker, "cluster"
 		req.IncarnationID = [16]byte{byte(rapid.IntRange(0, 2).Draw(t, "incarnation"))}
-		req.LogDirs = [][16]byte{{1, byte(broker)}}
+		req.LogDirs = [][16]byte{{1, byte(broker)}, {2, byte(broker)}}[:rapid.IntRange(1, 2).Draw(t, "directories")]
 		return req
 	case 2, 3, 4, 5:
 		req := kmsg.NewPtrBrokerHeartbeatRequest()
@@ -185,6 +191,9 @@ func randomRequest(t *rapid.T, d *Decider, step int) kmsg.Request {
 		req.CurrentMetadataOffset = d.working.Offset() - rapid.Int64Range(0, 3).Draw(t, "lag")
 		req.WantFence = rapid.IntRange(0, 9).Draw(t, "fence") == 0
 		req.WantShutdown = rapid.IntRange(0, 7).Draw(t, "shutdown") == 0
+		if rapid.IntRange(0, 7).Draw(t, "disks") == 0 {
+			req.OfflineLogDirs = [][16]byte{{byte(rapid.IntRange(1, 2).Draw(t, "disk")), byte(broker)}}
+		}
 		return req
 	case 6, 7, 8:
 		req := kmsg.NewPtrCreateTopicsRequest()
@@ -207,6 +216,23 @@ func randomRequest(t *rapid.T, d *Decider, step int) kmsg.Request {
 			}
 			req.Topics = append(req.Topics, topic)
 		}
+		return req
+	case 19, 20:
+		req := kmsg.NewPtrAssignReplicasToDirsRequest()
+		req.BrokerID, req.BrokerEpoch = broker, epoch
+		dir := kmsg.NewAssignReplicasToDirsRequestDirectory()
+		dir.ID = [16]byte{byte(rapid.IntRange(1, 2).Draw(t, "disk")), byte(broker)}
+		for topic := range d.working.Topics() {
+			one := kmsg.NewAssignReplicasToDirsRequestDirectoryTopic()
+			one.TopicID = topic.ID
+			for i := range rapid.Int32Range(1, 3).Draw(t, "partitions") {
+				p := kmsg.NewAssignReplicasToDirsRequestDirectoryTopicPartition()
+				p.Partition = i
+				one.Partitions = append(one.Partitions, p)
+			}
+			dir.Topics = append(dir.Topics, one)
+		}
+		req.Directories = append(req.Directories, dir)
 		return req
 	case 9:
 		req := kmsg.NewPtrDeleteTopicsRequest()

@@ -162,8 +162,15 @@ func (d *Decider) settle(p *image.Partition, r *records.PartitionChangeRecord, g
 	if r.Replicas == nil {
 		return r
 	}
+	placed := d.located(r.Replicas).directories
+	for i, id := range r.Replicas {
+		if had := slices.Index(p.Replicas, id); had >= 0 && had < len(p.Directories) {
+			placed[i] = p.Directories[had]
+		}
+	}
+	r.Directories = placed
 	next := p.With(r)
-	if !slices.Contains(next.ISR, next.Leader) || next.Leader == gone || !d.working.Broker(next.Leader).Active() {
+	if !slices.Contains(next.ISR, next.Leader) || next.Leader == gone || !d.can(next, next.Leader) {
 		if leader := d.successor(next, next.ISR, gone); leader != next.Leader {
 			r.Leader = leader
 		}
@@ -171,13 +178,6 @@ func (d *Decider) settle(p *image.Partition, r *records.PartitionChangeRecord, g
 	if r.Leader == image.LeaderUnchanged && len(difference(p.Replicas, next.Replicas)) > 0 {
 		r.Leader = p.Leader
 	}
-	placed := d.located(next.Replicas).directories
-	for i, id := range next.Replicas {
-		if had := slices.Index(p.Replicas, id); had >= 0 && had < len(p.Directories) {
-			placed[i] = p.Directories[had]
-		}
-	}
-	r.Directories = placed
 	if slices.Equal(r.Replicas, p.Replicas) {
 		r.Replicas, r.Directories = nil, nil
 	}

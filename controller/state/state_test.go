@@ -213,6 +213,25 @@ func (p *play) request(d *datadriven.TestData) kmsg.Request {
 		req.BrokerID, req.BrokerEpoch = broker, p.number(arg(d, "epoch", fmt.Sprint(p.epoch(broker))))
 		req.CurrentMetadataOffset = p.number(arg(d, "offset", fmt.Sprint(p.offset)))
 		req.WantFence, req.WantShutdown = d.HasArg("fence"), d.HasArg("shutdown")
+		for _, dir := range args(d, "lost") {
+			req.OfflineLogDirs = append(req.OfflineLogDirs, [16]byte{15: byte(p.number(dir))})
+		}
+		return req
+	case "place":
+		req := kmsg.NewPtrAssignReplicasToDirsRequest()
+		req.BrokerID, req.BrokerEpoch = broker, p.epoch(broker)
+		for line := range strings.Lines(d.Input) {
+			f := strings.Fields(line) // a topic, a partition, a directory
+			dir := kmsg.NewAssignReplicasToDirsRequestDirectory()
+			dir.ID = [16]byte{15: byte(p.number(f[2]))}
+			t := kmsg.NewAssignReplicasToDirsRequestDirectoryTopic()
+			t.TopicID = p.d.Working().TopicByName(f[0]).ID
+			one := kmsg.NewAssignReplicasToDirsRequestDirectoryTopicPartition()
+			one.Partition = int32(p.number(f[1]))
+			t.Partitions = append(t.Partitions, one)
+			dir.Topics = append(dir.Topics, t)
+			req.Directories = append(req.Directories, dir)
+		}
 		return req
 	case "unregister":
 		req := kmsg.NewPtrUnregisterBrokerRequest()
@@ -434,6 +453,8 @@ func (p *play) answer(out *strings.Builder, resp kmsg.Response) {
 		fmt.Fprintf(out, "%s broker epoch %d\n", code(r.ErrorCode, nil), r.BrokerEpoch)
 	case *kmsg.BrokerHeartbeatResponse:
 		fmt.Fprintf(out, "%s caught up %t, fenced %t, shut down %t\n", code(r.ErrorCode, nil), r.IsCaughtUp, r.IsFenced, r.ShouldShutdown)
+	case *kmsg.AssignReplicasToDirsResponse:
+		fmt.Fprintf(out, "%s\n", code(r.ErrorCode, nil))
 	case *kmsg.UnregisterBrokerResponse:
 		fmt.Fprintf(out, "%s\n", code(r.ErrorCode, r.ErrorMessage))
 	case *kmsg.AllocateProducerIDsResponse:
@@ -545,6 +566,9 @@ func (p *play) record(r records.Metadata) string {
 		return fmt.Sprintf("RegisterBroker %d epoch %d fenced %t", r.BrokerId, r.BrokerEpoch, r.Fenced)
 	case *records.BrokerRegistrationChangeRecord:
 		s := fmt.Sprintf("BrokerRegistrationChange %d epoch %d", r.BrokerId, r.BrokerEpoch)
+		if len(r.LogDirs) > 0 {
+			s += fmt.Sprintf(" directories %d", len(r.LogDirs))
+		}
 		switch {
 		case r.Fenced > 0:
 			s += " fenced"
