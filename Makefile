@@ -117,5 +117,5 @@ kafka: ## Apache Kafka 4.4.0 on loopback, from Maven, to try things against (POR
 	@$(GO) run ./compat-tests/kafka/cmd -port $(or $(PORT),29092) $(if $(KAFKA),-version $(KAFKA))
 
 .PHONY: figures
-figures: build ## start, memory, system calls and allocations beside a floor; with PEER=1 beside Apache Kafka too
+figures: build ## start, memory, system calls, syncs and allocations beside a floor; with PEER=1 beside Apache Kafka too
 	@$(GO) run ./bench/figures $(if $(PEER),-kafka)

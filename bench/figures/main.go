@@ -186,6 +186,9 @@ func run(rounds int, peer bool) error {
 	if err := calls(work); err != nil {
 		return err
 	}
+	if err := syncs(work); err != nil {
+		return err
+	}
 	return allocations()
 }
 

@@ -130,8 +130,12 @@ func (l *Log) syncSegment(seg *segment, indexes bool) error {
 	if err != nil {
 		return fmt.Errorf("sync segment %d: %w", seg.base, err)
 	}
-	if err := l.syncFile(l.dir + "/" + fileName(seg.base, suffixSnapshot)); err != nil {
-		return err
+	// The snapshot at its base was written once, before the segment was begun.
+	if !seg.snapshotSynced.Load() {
+		if err := l.syncFile(l.dir + "/" + fileName(seg.base, suffixSnapshot)); err != nil {
+			return err
+		}
+		seg.snapshotSynced.Store(true)
 	}
 	if !indexes {
 		return nil

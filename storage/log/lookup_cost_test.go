@@ -77,3 +77,30 @@ func TestLookUpCost(t *testing.T) {
 		t.Error("a closed index keeps what was read of it")
 	}
 }
+
+// TestFlushCost: what makes an append durable is one sync, in the first segment and in those that follow it.
+func TestFlushCost(t *testing.T) {
+	fs := disktest.New()
+	l, _, err := Open(Options{FS: fs, Dir: "/t-0", Topic: "t", TopicID: [16]byte{1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 12 {
+		if i%4 == 0 {
+			if err := l.Roll(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		b, h := benchBatch(1, 40)
+		if _, err := l.Append(b, h, 0); err != nil {
+			t.Fatal(err)
+		}
+		before := fs.Counts()
+		if err := l.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		if cost := fs.Counts().Since(before); i%4 != 0 && cost != (disktest.Counts{Changes: 1, Syncs: 1}) {
+			t.Errorf("flush %d costs %+v", i, cost)
+		}
+	}
+}

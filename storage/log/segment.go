@@ -37,6 +37,8 @@ type segment struct {
 
 	// synced: the segment is not active any more, and everything of it is durable, the indexes too.
 	synced atomic.Bool
+	// snapshotSynced: the producer snapshot at its base is durable, if there is one.
+	snapshotSynced atomic.Bool
 
 	// size is the file's length once the segment is not active any more. While it is, each View says how much of it
 	// is there.
