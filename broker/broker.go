@@ -77,6 +77,8 @@ var (
 	ErrDirectoryInUse = storage.ErrLocked
 	// ErrIdentity: the data directory belongs to another node or cluster.
 	ErrIdentity = storage.ErrIdentity
+	// ErrMetadataDirectory: the data directory that holds the metadata was given up.
+	ErrMetadataDirectory = errors.New("the directory of the metadata has failed")
 	// ErrNoMetadata: the data directories hold partitions but no metadata of
 	// Millrace's: none at all, or Apache Kafka's.
 	ErrNoMetadata = errors.New("the data directories have no metadata")
@@ -112,6 +114,8 @@ type Broker struct {
 	// change brings are served at once from then on.
 	opening sync.Mutex
 	open    bool
+	// lost wakes housekeeping when a data directory was given up.
+	lost chan struct{}
 	// relisted wakes heartbeats when other listeners are bound than before.
 	relisted chan struct{}
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -24,6 +25,7 @@ func (b *Broker) housekeep(ctx context.Context) {
 	expire := time.NewTicker(expireInterval)
 	defer expire.Stop()
 	told := map[string]bool{}
+	b.tellOffline(told) // what the start has met
 	for {
 		select {
 		case <-ctx.Done():
@@ -36,6 +38,8 @@ func (b *Broker) housekeep(ctx context.Context) {
 			for _, p := range b.replicas.all() {
 				p.ExpireProducers(ms)
 			}
+		case <-b.lost:
+			b.tellOffline(told)
 		case <-expire.C:
 			for _, p := range b.replicas.all() {
 				p.Expire()
@@ -43,7 +47,6 @@ func (b *Broker) housekeep(ctx context.Context) {
 			if err := b.store.Housekeep(b.now()); err != nil {
 				b.refused.Error("housekeeping of the data directories failed", zap.Error(err))
 			}
-			b.tellOffline(told)
 			b.telemetry.expire(b.now())
 		}
 	}
@@ -54,14 +57,29 @@ func (b *Broker) longMillis(name string) time.Duration {
 	return time.Duration(min(b.config.Long(name), int64(math.MaxInt64/time.Millisecond))) * time.Millisecond
 }
 
+// directoryLost is called when a data directory was given up.
+func (b *Broker) directoryLost() {
+	select {
+	case b.lost <- struct{}{}:
+	default:
+	}
+}
+
 // tellOffline says of each data directory why it was given up, unless that was
-// told already, and stops the broker when none is left, as Kafka does.
+// told already, and stops the broker when none is left, or when it is the one
+// that holds the metadata (KIP-858): as Kafka does.
 func (b *Broker) tellOffline(told map[string]bool) {
 	failures := b.store.Failures()
 	for _, err := range failures {
 		if !told[err.Error()] {
 			told[err.Error()] = true
 			b.log.Error("a data directory was given up: its partitions are not served until the next start", zap.Error(err))
+		}
+	}
+	metadata := b.config.MetadataLogDir()
+	for _, d := range b.store.Directories() {
+		if d.Failure != nil && filepath.Clean(d.Path) == filepath.Clean(metadata) && len(b.store.DirectoryIDs()) > 0 {
+			b.fail(fmt.Errorf("%w: %s: %w", ErrMetadataDirectory, d.Path, d.Failure))
 		}
 	}
 	if len(b.store.DirectoryIDs()) == 0 {

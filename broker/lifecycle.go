@@ -127,6 +127,7 @@ func newBroker(o Options) *Broker {
 	b.replicas.b, b.replicas.at, b.replicas.offline = b, map[replicaKey]*partition.Partition{}, map[replicaKey]error{}
 	b.coordinators.b, b.coordinators.shards, b.coordinators.epochs = b, map[int32]*coordinator.Shard{}, map[int32]int32{}
 	b.directories.untold, b.directories.wake = map[replicaKey][16]byte{}, make(chan struct{}, 1)
+	b.lost = make(chan struct{}, 1)
 	b.relisted = make(chan struct{}, 1)
 	b.producerIDs = newProducerIDs(b.allotProducerIDs)
 	b.telemetry.init(b)
@@ -143,7 +144,7 @@ func (b *Broker) openStore(o Options) error {
 	}
 	store, err := storage.Open(storage.StoreOptions{
 		Dirs: b.config.LogDirs(), FS: fs, Now: b.now, Logger: b.log.Named("storage"),
-		NodeID: b.nodeID, Flushed: b.flushObserver(), ProducerExpireMs: b.config.Long("producer.id.expiration.ms"),
+		NodeID: b.nodeID, Flushed: b.flushObserver(), Failed: b.directoryLost, ProducerExpireMs: b.config.Long("producer.id.expiration.ms"),
 		// A look at every turn of the housekeeping is as often as can be.
 		RecoveryPointEvery: max(1, b.longMillis("log.flush.offset.checkpoint.interval.ms")),
 		LogStartEvery:      max(1, b.longMillis("log.flush.start.offset.checkpoint.interval.ms")),

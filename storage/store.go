@@ -49,6 +49,8 @@ type StoreOptions struct {
 	ProducerExpireMs int64
 	// Flushed is told how long each flush of a log took; nil: nobody is.
 	Flushed func(time.Duration)
+	// Failed is called when a data directory is given up; it must not block. Nil: nobody is told.
+	Failed func()
 
 	// How often Housekeep writes the checkpoints; 0: Kafka's 60 s, 60 s and 5 s.
 	RecoveryPointEvery, LogStartEvery, HighWatermarkEvery time.Duration
@@ -65,6 +67,7 @@ type Store struct {
 	files    *log.Files
 	expireMs int64
 	flushed  func(time.Duration)
+	failed   func()
 	every    [3]time.Duration // by checkpoint kind
 
 	clusterID      string
@@ -133,7 +136,7 @@ type doomed struct {
 // it is an error if none is left.
 func Open(o StoreOptions) (*Store, error) {
 	s := &Store{
-		fs: o.FS, now: o.Now, logger: o.Logger, nodeID: o.NodeID, expireMs: o.ProducerExpireMs, flushed: o.Flushed,
+		fs: o.FS, now: o.Now, logger: o.Logger, nodeID: o.NodeID, expireMs: o.ProducerExpireMs, flushed: o.Flushed, failed: o.Failed,
 		every:         [3]time.Duration{o.RecoveryPointEvery, o.LogStartEvery, o.HighWatermarkEvery},
 		logs:          map[partitionKey]*entry{},
 		previousEpoch: -1, brokerEpoch: -1,
@@ -174,7 +177,7 @@ func (s *Store) open(paths []string) error {
 			return fmt.Errorf("data directory %s is named twice", path)
 		}
 		seen[path] = true
-		d := &directory{path: path, health: &log.Directory{}, found: map[partitionKey]bool{}}
+		d := &directory{path: path, health: &log.Directory{Told: s.failed}, found: map[partitionKey]bool{}}
 		s.dirs = append(s.dirs, d)
 		err := s.openDir(d)
 		if errors.Is(err, ErrLocked) || errors.Is(err, ErrIdentity) || errors.Is(err, ErrMeta) {

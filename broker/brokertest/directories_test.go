@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"millrace/broker"
 	"millrace/storage"
 )
 
@@ -218,6 +219,166 @@ func TestDirectoryFailsUnderGroups(t *testing.T) {
 		}
 		if err := commit(c, 3); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// TestFullDisk: when a write fails, a full disk being such a case, the directory is given up at once and everything that
+// is asked of its partitions ends with KAFKA_STORAGE_ERROR; those of other directories are served on. Room alone heals
+// nothing; the next start finds all that was acknowledged.
+func TestFullDisk(t *testing.T) {
+	for name, fails := range map[string]string{"write": "write", "sync": "sync"} {
+		t.Run(name, func(t *testing.T) {
+			props := maps.Clone(threeDirs)
+			props["log.flush.interval.messages"] = "1"
+			bubble(t, props, func(t *testing.T, n *Node) {
+				c := n.Client(kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.RecordRetries(0), kgo.RecordDeliveryTimeout(5*time.Second))
+				makeTopic(t, n, c, "t", 6)
+				writeEach(t, n, "t", 6)
+				time.Sleep(time.Second)
+				inB := map[int32]bool{}
+				for k := range sizes(t, n, c) {
+					if dir, log, _ := strings.Cut(k, " "); dir == "/b" {
+						i, err := strconv.Atoi(log[strings.LastIndex(log, "-")+1:])
+						if err != nil {
+							t.Fatal(err)
+						}
+						inB[int32(i)] = true
+					}
+				}
+				if len(inB) != 2 {
+					t.Fatalf("in /b: %v", inB)
+				}
+				n.Disk.Refuse(func(op, name string) error {
+					if strings.HasPrefix(name, "/b") && op == fails {
+						return errors.New("no space left on device")
+					}
+					return nil
+				})
+				acked := map[int32]int64{}
+				for p := range int32(6) {
+					acked[p] = 1
+					err := c.ProduceSync(t.Context(), &kgo.Record{Topic: "t", Partition: p, Value: []byte("w")}).FirstErr()
+					if err == nil {
+						acked[p]++
+					}
+					if inB[p] == (err == nil) {
+						t.Errorf("partition %d, in /b %v: %v", p, inB[p], err)
+					}
+				}
+				n.Disk.Refuse(nil) // there is room again
+				for _, p := range []int32{0, 1, 2, 3, 4, 5} {
+					want := int16(0)
+					if inB[p] {
+						want = kerr.KafkaStorageError.Code
+					}
+					for what, got := range map[string]int16{"produce": produceCode(t, n, c, "t", p), "fetch": fetchCode(t, n, c, "t", p), "list offsets": listCode(t, n, c, "t", p)} {
+						if got != want {
+							t.Errorf("%s of partition %d, in /b %v: error %d", what, p, inB[p], got)
+						}
+					}
+				}
+				time.Sleep(3 * time.Second) // the controller hears of it
+				req := kmsg.NewPtrMetadataRequest()
+				rt := kmsg.NewMetadataRequestTopic()
+				rt.Topic = kmsg.StringPtr("t")
+				req.Topics = append(req.Topics, rt)
+				for _, p := range ask[*kmsg.MetadataResponse](t, n, c, req).Topics[0].Partitions {
+					if (len(p.OfflineReplicas) == 1) != inB[p.Partition] {
+						t.Errorf("partition %d, in /b %v: offline replicas %v", p.Partition, inB[p.Partition], p.OfflineReplicas)
+					}
+				}
+				n.PowerCut()
+				n.Start()
+				time.Sleep(time.Second) // for the first flush, which the high watermark waits for
+				c = n.Client()
+				ends, err := kadm.NewClient(c).ListEndOffsets(t.Context(), "t")
+				if err != nil {
+					t.Fatal(err)
+				}
+				ends.Each(func(o kadm.ListedOffset) {
+					if o.Err != nil || o.Offset < acked[o.Partition] {
+						t.Errorf("%d ends at %d: %v", o.Partition, o.Offset, o.Err)
+					}
+				})
+				writeEach(t, n, "t", 6)
+			})
+		})
+	}
+}
+
+// produceCode, fetchCode and listCode are what a broker says when it is asked to append to a partition, to read it from the
+// start, and for its end.
+func produceCode(t *testing.T, n *Node, c *kgo.Client, topic string, p int32) int16 {
+	req := kmsg.NewPtrProduceRequest()
+	req.Acks, req.TimeoutMillis = -1, 1000
+	rt := kmsg.NewProduceRequestTopic()
+	rt.Topic, rt.TopicID = topic, topicID(t, c, topic)
+	rp := kmsg.NewProduceRequestTopicPartition()
+	rp.Partition, rp.Records = p, oneRecord(-1, -1)
+	rt.Partitions = append(rt.Partitions, rp)
+	req.Topics = append(req.Topics, rt)
+	return ask[*kmsg.ProduceResponse](t, n, c, req).Topics[0].Partitions[0].ErrorCode
+}
+
+func fetchCode(t *testing.T, n *Node, c *kgo.Client, topic string, p int32) int16 {
+	req := kmsg.NewPtrFetchRequest()
+	req.MaxBytes, req.SessionEpoch = 1<<20, -1
+	rt := kmsg.NewFetchRequestTopic()
+	rt.Topic, rt.TopicID = topic, topicID(t, c, topic)
+	rp := kmsg.NewFetchRequestTopicPartition()
+	rp.Partition, rp.PartitionMaxBytes = p, 1<<20
+	rt.Partitions = append(rt.Partitions, rp)
+	req.Topics = append(req.Topics, rt)
+	return ask[*kmsg.FetchResponse](t, n, c, req).Topics[0].Partitions[0].ErrorCode
+}
+
+func listCode(t *testing.T, n *Node, c *kgo.Client, topic string, p int32) int16 {
+	req := kmsg.NewPtrListOffsetsRequest()
+	rt := kmsg.NewListOffsetsRequestTopic()
+	rt.Topic = topic
+	rp := kmsg.NewListOffsetsRequestTopicPartition()
+	rp.Partition, rp.Timestamp = p, -1
+	rt.Partitions = append(rt.Partitions, rp)
+	req.Topics = append(req.Topics, rt)
+	return ask[*kmsg.ListOffsetsResponse](t, n, c, req).Topics[0].Partitions[0].ErrorCode
+}
+
+func topicID(t *testing.T, c *kgo.Client, topic string) [16]byte {
+	t.Helper()
+	meta, err := kadm.NewClient(c).Metadata(t.Context(), topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return meta.Topics[topic].ID
+}
+
+// TestLostMetadataDirectory: when the directory fails that holds the metadata, the broker gives up although others are
+// left, and says why in one line.
+func TestLostMetadataDirectory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := New(t, threeDirs)
+		defer n.End()
+		n.Start()
+		c := n.Client(kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.RecordRetries(0), kgo.RecordDeliveryTimeout(5*time.Second))
+		makeTopic(t, n, c, "t", 3)
+		writeEach(t, n, "t", 3)
+		n.Disk.Refuse(func(op, name string) error {
+			if strings.HasPrefix(name, "/a/") && op == "write" {
+				return errors.New("input/output error")
+			}
+			return nil
+		})
+		for p := range int32(3) {
+			c.Produce(t.Context(), &kgo.Record{Topic: "t", Partition: p, Value: []byte("w")}, nil)
+		}
+		select {
+		case err := <-n.done:
+			if n.cancel = nil; !errors.Is(err, broker.ErrMetadataDirectory) || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "input/output error") {
+				t.Errorf("it gives up because of %v", err)
+			}
+		case <-time.After(time.Minute):
+			t.Error("it runs on without the directory of its metadata")
 		}
 	})
 }

@@ -306,8 +306,7 @@ type Appended struct {
 // Ready says, without a lock, whether an append would be refused for who leads or for the ISR: Kafka looks at these
 // before it looks at the batch. Append looks again.
 func (p *Partition) Ready(epoch batch.LeaderEpoch, acks int16) error {
-	r := p.role.Load()
-	if err := r.lead(epoch); err != nil {
+	if err := p.offlineOr(p.role.Load().lead(epoch)); err != nil {
 		return err
 	}
 	if acks == -1 && !p.enough.Load() {
@@ -347,7 +346,7 @@ func (p *Partition) Append(b []byte, h batch.Header, o AppendOptions) (Appended,
 	p.mu.Lock()
 	defer p.unlockAndTell()
 	r := p.role.Load()
-	if err := r.lead(o.LeaderEpoch); err != nil {
+	if err := p.offlineOr(r.lead(o.LeaderEpoch)); err != nil {
 		return Appended{}, err
 	}
 	if o.Acks == -1 && !p.leader.EnoughISR() {

@@ -59,7 +59,7 @@ type EpochEnd struct {
 // Read reads for a consumer or a follower. It takes no lock.
 func (p *Partition) Read(q ReadRequest) (ReadResult, error) {
 	r := p.role.Load()
-	if err := r.serve(q); err != nil {
+	if err := p.offlineOr(r.serve(q)); err != nil {
 		return ReadResult{}, err
 	}
 	v := p.log.View()
@@ -88,6 +88,15 @@ func (p *Partition) Read(q ReadRequest) (ReadResult, error) {
 		}
 	}
 	return out, nil
+}
+
+// offlineOr is why the partition's data directory was given up, which Kafka says before anything else of a partition that
+// is here; else err.
+func (p *Partition) offlineOr(err error) error {
+	if off := p.log.Offline(); off != nil && !errors.Is(err, ErrGone) {
+		return off
+	}
+	return err
 }
 
 // place compares where the reader stands with the log: its epochs may differ from the log's (KIP-595), or its offset may
@@ -144,7 +153,7 @@ func (q *ReadRequest) upper(v *log.View) batch.Offset {
 // Available estimates, without a lock or a read, how many bytes Read would find, at most MaxBytes. An error says that
 // waiting for more is of no use: one that Read would give too, or errDiverging where it answers with a diverging epoch.
 func (p *Partition) Available(q ReadRequest) (int64, error) {
-	if err := p.role.Load().serve(q); err != nil {
+	if err := p.offlineOr(p.role.Load().serve(q)); err != nil {
 		return 0, err
 	}
 	v := p.log.View()
@@ -193,7 +202,7 @@ type ListRequest struct {
 func (p *Partition) ListOffset(q ListRequest) (log.FoundOffset, error) {
 	none := log.FoundOffset{Offset: batch.NoOffset, Timestamp: batch.NoTimestamp, LeaderEpoch: batch.NoLeaderEpoch}
 	r := p.role.Load()
-	if err := r.current(q.CurrentLeaderEpoch); err != nil {
+	if err := p.offlineOr(r.current(q.CurrentLeaderEpoch)); err != nil {
 		return none, err
 	}
 	if !r.leader && !q.AnyReplica {
@@ -244,7 +253,7 @@ func (p *Partition) ListOffset(q ListRequest) (log.FoundOffset, error) {
 // EndOffsetForEpoch is the largest epoch at or below the asked one and where it ended; -1 and -1 where there is none. Only
 // a leader answers.
 func (p *Partition) EndOffsetForEpoch(current, asked batch.LeaderEpoch) (EpochEnd, error) {
-	if err := p.role.Load().lead(current); err != nil {
+	if err := p.offlineOr(p.role.Load().lead(current)); err != nil {
 		return EpochEnd{Epoch: batch.NoLeaderEpoch, EndOffset: batch.NoOffset}, err
 	}
 	e, end := p.log.View().EndOffsetForEpoch(asked)
@@ -263,7 +272,7 @@ type Deleted struct {
 func (p *Partition) DeleteRecords(o batch.Offset) (Deleted, error) {
 	p.mu.Lock()
 	defer p.unlockAndTell()
-	if err := p.role.Load().lead(AnyEpoch); err != nil {
+	if err := p.offlineOr(p.role.Load().lead(AnyEpoch)); err != nil {
 		return Deleted{}, err
 	}
 	if c := p.log.Config(); c.Compact && !c.Delete {

@@ -59,7 +59,13 @@ func (e *OfflineError) Error() string {
 func (e *OfflineError) Unwrap() error { return e.Err }
 
 // Directory is the health of one data directory, shared by its logs. The zero value is healthy.
-type Directory struct{ failed atomic.Pointer[OfflineError] }
+type Directory struct {
+	// Told is called once, when the directory is given up, by whoever met the failure and under whatever locks: it must
+	// not block. Nil: nobody is told.
+	Told func()
+
+	failed atomic.Pointer[OfflineError]
+}
 
 // Offline is nil, or why the directory was given up.
 func (d *Directory) Offline() error {
@@ -78,6 +84,9 @@ func (d *Directory) Fail(op string, err error) error {
 	e := &OfflineError{Op: op, Err: err}
 	if !d.failed.CompareAndSwap(nil, e) {
 		return d.failed.Load()
+	}
+	if d.Told != nil {
+		d.Told()
 	}
 	return e
 }
