@@ -119,3 +119,8 @@ kafka: ## Apache Kafka 4.4.0 on loopback, from Maven, to try things against (POR
 .PHONY: figures
 figures: build ## start, memory, system calls, syncs and allocations beside a floor; with PEER=1 beside Apache Kafka too
 	@$(GO) run ./bench/figures $(if $(PEER),-kafka)
+
+.PHONY: bench
+bench: build ## throughput, CPU, latency, start, memory beside Kafka, kfake and a floor (FIGURE=telling, ROUNDS=7, PEERS=kafka,kfake)
+	@mkdir -p .cache/bench && $(GO) build -trimpath -o .cache/bench/bench ./bench
+	@.cache/bench/bench $(if $(FIGURE),-figure '$(FIGURE)') $(if $(ROUNDS),-rounds $(ROUNDS)) $(if $(PEERS),-peers $(PEERS)) $(if $(LIMIT),-limit $(LIMIT)) $(BENCHFLAGS)

@@ -1,0 +1,110 @@
+package floor
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"hash/crc32"
+	"io"
+	"net"
+	"strings"
+	"testing"
+)
+
+// start serves in this process and returns the address.
+func start(t *testing.T) string {
+	in, hold := io.Pipe()
+	out, w := io.Pipe()
+	ended := make(chan error, 1)
+	dir := t.TempDir()
+	go func() { ended <- Serve(dir, in, w) }()
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		hold.Close()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	_, addr, _ := strings.Cut(strings.TrimSpace(line), "bootstrap.servers=")
+	return addr
+}
+
+func dial(t *testing.T, addr string, k Kind, size int) net.Conn {
+	nc, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { nc.Close() })
+	if _, err := nc.Write(Hello(k, size)); err != nil {
+		t.Fatal(err)
+	}
+	return nc
+}
+
+func frame(body []byte) []byte {
+	return append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...)
+}
+
+func answer(t *testing.T, nc net.Conn) []byte {
+	var size [4]byte
+	if _, err := io.ReadFull(nc, size[:]); err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, binary.BigEndian.Uint32(size[:]))
+	if _, err := io.ReadFull(nc, b); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// The floors do what they are floors for: a limit that leaves work out would
+// flatter nobody but mislead.
+func TestFloors(t *testing.T) {
+	addr := start(t)
+	big := bytes.Repeat([]byte("0123456789abcdef"), 20000)
+	in := dial(t, addr, Ingest, 0)
+	if _, err := in.Write(append(frame(big), frame([]byte("small"))...)); err != nil {
+		t.Fatal(err)
+	}
+	for _, body := range [][]byte{big, []byte("small")} {
+		if got, want := binary.BigEndian.Uint32(answer(t, in)), crc32.Checksum(body, castagnoli); got != want {
+			t.Errorf("ingest summed %08x, want %08x", got, want)
+		}
+	}
+	sent := map[Kind][]byte{}
+	for _, k := range []Kind{Sendfile, Pread} {
+		nc := dial(t, addr, k, 300<<10)
+		for range 2 {
+			if _, err := nc.Write(frame(make([]byte, 100))); err != nil {
+				t.Fatal(err)
+			}
+			sent[k] = append(sent[k], answer(t, nc)[header:]...)
+		}
+		if len(sent[k]) != 600<<10 {
+			t.Errorf("%c sent %d bytes", k, len(sent[k]))
+		}
+	}
+	if !bytes.Equal(sent[Sendfile], sent[Pread]) {
+		t.Error("sendfile and pread send different bytes")
+	}
+	for i, b := range sent[Pread] {
+		if b != byte(i%(1<<20)*7) {
+			t.Fatalf("byte %d is %d", i, b)
+		}
+	}
+	e := dial(t, addr, Echo, 0)
+	if _, err := e.Write(append(frame([]byte("first frame.")), frame([]byte("second frame"))...)); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"first frame.", "second frame"} {
+		if got := answer(t, e); string(got[:12]) != want || len(got) != 60 {
+			t.Errorf("echo answers %q", got)
+		}
+	}
+	if _, err := Sync(t.TempDir(), 4096, 3); err != nil {
+		t.Error(err)
+	}
+}

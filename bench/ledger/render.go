@@ -1,0 +1,206 @@
+package ledger
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"regexp"
+	"strings"
+)
+
+// Book is all that docs/benchmarks.json holds.
+type Book struct {
+	Machine string `json:"machine,omitempty"` // of the newest run, in words
+	Method  string `json:"method,omitempty"`  // what its settings were
+	Rows    []Row  `json:"rows"`
+}
+
+// Read reads a book.
+func Read(b []byte) (Book, error) {
+	var out Book
+	if err := json.Unmarshal(b, &out); err != nil {
+		return out, fmt.Errorf("read the figures: %w", err)
+	}
+	return out, nil
+}
+
+// JSON is the book for programs.
+func (b Book) JSON() ([]byte, error) {
+	if b.Rows == nil {
+		b.Rows = []Row{}
+	}
+	out, err := json.MarshalIndent(b, "", " ")
+	return append(out, '\n'), err
+}
+
+// aim is what a ratio, or Millrace's own value where there is no subject, is to
+// be at most.
+type aim struct {
+	what    string
+	figure  *regexp.Regexp
+	measure string
+	subject string
+	most    float64
+}
+
+var aims = []aim{
+	{"produce: server CPU beside Kafka's", regexp.MustCompile(`^produce/`), "CPU s/GB", "Kafka", 0.3},
+	{"produce: server CPU beside the limit", regexp.MustCompile(`^produce/`), "CPU s/GB", "floor", 1.3},
+	{"fetch: server CPU beside Kafka's", regexp.MustCompile(`^fetch/`), "CPU s/GB", "Kafka", 1},
+	{"catch-up fetch: server CPU beside the limit", regexp.MustCompile(`^fetch/catch-up/`), "CPU s/GB", "floor", 1.1},
+	{"end to end, 1,000 records a second: p50 beside kfake's", regexp.MustCompile(`^latency/franz-go/1000$`), "p50 ms", "kfake", 0.7},
+	{"end to end, 1,000 records a second: p99 beside Kafka's", regexp.MustCompile(`^latency/franz-go/1000$`), "p99 ms", "Kafka", 1. / 3},
+	{"exec to the first acknowledged record, ms", regexp.MustCompile(`^start$`), "ms to the first record", "", 25},
+	{"resident when idle, MiB", regexp.MustCompile(`^memory$`), "MiB idle", "", 15},
+	{"resident for each idle connection, KiB", regexp.MustCompile(`^memory$`), "KiB for each connection", "", 8},
+}
+
+const opening = `# Benchmarks
+
+Written by ` + "`make bench`" + `; [benchmarks.json](benchmarks.json) is the same for programs.
+
+## How to take figures
+
+    make bench                                   # all of it: at most an hour, on a machine that does nothing else
+    make bench FIGURE=telling LIMIT=15m          # the most telling figures, seven rounds: about ten minutes
+    make bench FIGURE=produce/1KiB/p1/acks=all/c1 # one figure by its name, or those that match an expression
+    make bench FIGURE=list                       # their names
+    make bench ROUNDS=1 FIGURE=request PEERS=kfake  # a quick try
+
+A run of fewer than seven rounds is a try: it is compared, shown and kept under ` + "`.cache/bench`" + `, but not written here.
+It ends with exit code 1 when a ratio has fallen behind the committed one beyond its quartiles, and says which. A ratio that fell
+behind is first measured a second time; it counts when it falls behind again.
+
+## What is measured, and how
+
+- **Subjects.** Millrace (` + "`bin/millrace serve`" + `), Apache Kafka 4.4.0 (one combined node, the JVM flags of its own scripts, 1 GiB of heap) and
+  franz-go's kfake with a data directory, each with its own defaults but for the delay before deleted files go (200 ms, so that an
+  hour's run finds the disk as it was). None of them syncs before it acknowledges, but where a figure says so. All run from the start
+  of the run to its end, on one machine, over loopback; Kafka has had a minute of load before the first figure.
+- **Floors.** Small programs that do the least: receive and drop; receive, CRC32C and write, all frames that came together at
+  once; answer from a file by sendfile, or by pread and write; echo; fdatasync. They have the same request sizes and connections as
+  the figure that they stand beside, and no protocol. The floor of fetching is the better of its two ways.
+- **Rounds.** In each round every figure is taken of each subject, one after the other, in an order that is shuffled anew. A ratio
+  is made within the round. Shown are medians, and the quartiles in brackets.
+- **Server CPU** is what the server's process used, all threads, user and system, read from its CPU clock at the two ends of the
+  steady part, after a ramp. Clients run on the same cores, nothing is pinned: throughput is what the machine does with both,
+  CPU per GB and per request is the server's own.
+- **Raw frames** (produce, fetch, request): batches encoded beforehand, without compression, 256 KiB of batches with each request
+  (shared by the partitions), five produce requests in flight on a connection, one fetch; stored batches are of 16 KiB. A GB is
+  10^9 bytes of record batches. After every load each partition must end where the acknowledged batches say, and hold the bytes that
+  were sent at its start and end; what is read by fetch figures was first read through and compared to the last byte. Each batch that
+  a fetch is given must follow the one before it.
+- **franz-go and Kafka's tools**: clients as they come, without compression. A GB is 10^9 bytes of values. Kafka's tools tell their rate
+  themselves, and CPU is over their whole run.
+- **Tail**: readers wait at the end of what one connection produces at a fixed pace; CPU is that of both sides, for each GB delivered.
+- **Latency** is an open loop from the moment when a record was due until its reader has it, acks=all, no linger, one partition, 100-byte values;
+  the floor is an echo at the same pace. At 100 records a second a round has too few records for its p99.9 to differ from its slowest.
+- **Start** is from exec in an empty directory; formatting Kafka's directory is not counted. **Memory** is resident memory of a fresh process, mapped files included.
+
+`
+
+const empty = `## Figures
+
+No figures are committed yet: they are worth something only from a machine that does nothing else. ` + "`make bench`" + ` fills this page.
+`
+
+// Markdown is the book for people.
+func (b Book) Markdown() []byte {
+	var out bytes.Buffer
+	out.WriteString(opening)
+	if len(b.Rows) == 0 {
+		out.WriteString(empty)
+		return out.Bytes()
+	}
+	if b.Machine != "" {
+		fmt.Fprintf(&out, "The newest figures are from a machine with %s; %s.\n\n", b.Machine, b.Method)
+	}
+	b.aims(&out)
+	out.WriteString("## Figures\n\nThe three ratios are Millrace's value over the other's.\n")
+	out.Write(b.Tables(b.Rows))
+	return out.Bytes()
+}
+
+// Tables are the rows, in a table for each kind of figure.
+func (b Book) Tables(rows []Row) []byte {
+	var out bytes.Buffer
+	var sections []string
+	tables := map[string]*bytes.Buffer{}
+	for _, r := range rows {
+		section, _, _ := strings.Cut(r.Figure, "/")
+		t := tables[section]
+		if t == nil {
+			t = new(bytes.Buffer)
+			tables[section] = t
+			sections = append(sections, section)
+			t.WriteString("| figure | measure | Millrace | Kafka | kfake | floor | to Kafka | to kfake | to floor | rounds | commit |\n|---|---|---|---|---|---|---|---|---|---|---|\n")
+		}
+		fmt.Fprintf(t, "| %s | %s |", r.Figure, r.Measure)
+		n := 0
+		for _, s := range Subjects {
+			t.WriteString(cell(r.Subjects[s]))
+			n = max(n, r.Subjects[s].N)
+		}
+		for _, s := range Subjects[1:] {
+			t.WriteString(cell(r.Ratios[s]))
+		}
+		fmt.Fprintf(t, " %d | %s |\n", n, r.Commit)
+	}
+	for _, s := range sections {
+		fmt.Fprintf(&out, "\n### %s\n\n%s", s, tables[s].Bytes())
+	}
+	return out.Bytes()
+}
+
+func cell(s Spread) string {
+	if s.N == 0 {
+		return " |"
+	}
+	return fmt.Sprintf(" %s (%s, %s) |", number(s.Median), number(s.Q1), number(s.Q3))
+}
+
+// number writes three digits that count.
+func number(v float64) string {
+	a := math.Abs(v)
+	switch {
+	case a >= 100:
+		return fmt.Sprintf("%.0f", v)
+	case a >= 10:
+		return fmt.Sprintf("%.1f", v)
+	case a >= 1:
+		return fmt.Sprintf("%.2f", v)
+	}
+	return fmt.Sprintf("%.3f", v)
+}
+
+// aims tells the worst of the rows that each aim is about.
+func (b Book) aims(out *bytes.Buffer) {
+	var lines []string
+	for _, a := range aims {
+		worst, where := math.Inf(-1), ""
+		for _, r := range b.Rows {
+			if !a.figure.MatchString(r.Figure) || r.Measure != a.measure {
+				continue
+			}
+			s := r.Subjects[Own]
+			if a.subject != "" {
+				s = r.Ratios[a.subject]
+			}
+			if s.N > 0 && s.Median > worst {
+				worst, where = s.Median, r.Figure
+			}
+		}
+		if where == "" {
+			continue
+		}
+		met := "met"
+		if worst > a.most {
+			met = "**missed**"
+		}
+		lines = append(lines, fmt.Sprintf("| %s | %s | %s (%s) | %s |\n", a.what, number(a.most), number(worst), where, met))
+	}
+	if len(lines) > 0 {
+		out.WriteString("## Aims\n\n| what | at most | the worst figure | |\n|---|---|---|---|\n" + strings.Join(lines, "") + "\n")
+	}
+}

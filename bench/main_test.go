@@ -1,0 +1,75 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"millrace/bench/ledger"
+)
+
+func names(fs []figure) []string {
+	var out []string
+	for _, f := range fs {
+		out = append(out, f.name)
+	}
+	return out
+}
+
+func TestChoose(t *testing.T) {
+	all := figures()
+	seen := map[string]bool{}
+	for _, n := range names(all) {
+		if seen[n] {
+			t.Errorf("two figures are called %s", n)
+		}
+		seen[n] = true
+	}
+	for which, want := range map[string][]string{
+		"produce/1KiB/p1/acks=all/c1": {"produce/1KiB/p1/acks=all/c1"}, // c16 bears the name too
+		"^latency/raw":                {"latency/raw/1000"},
+		"memory":                      {"memory"},
+		"memory/":                     {"memory/partitions"},
+	} {
+		got, err := choose(all, which)
+		if err != nil || !slices.Equal(names(got), want) {
+			t.Errorf("%s chooses %v, %v", which, names(got), err)
+		}
+	}
+	if got, err := choose(all, "telling"); err != nil || len(got) < 10 || len(got) > 30 {
+		t.Errorf("telling: %v %v", names(got), err)
+	}
+	for _, bad := range []string{"no such thing", "("} {
+		if _, err := choose(all, bad); err == nil {
+			t.Errorf("%q chooses something", bad)
+		}
+	}
+	if _, err := chosenPeers("kafka,redis"); err == nil {
+		t.Error("an unknown peer is chosen")
+	}
+	if got, err := chosenPeers("kfake"); err != nil || !slices.Equal(got, []string{"Millrace", "kfake"}) {
+		t.Errorf("%v %v", got, err)
+	}
+}
+
+// A planted worse ratio makes the run fail, and so does a figure that could not
+// be taken; a run that is as good passes.
+func TestVerdict(t *testing.T) {
+	rows := func(own float64) []ledger.Row {
+		var s []ledger.Sample
+		for i := range 7 {
+			s = append(s, ledger.Sample{Figure: "produce/x", Measure: "CPU s/GB", Subject: "Millrace", Round: i, Value: own + float64(i)/1000},
+				ledger.Sample{Figure: "produce/x", Measure: "CPU s/GB", Subject: "Kafka", Round: i, Value: 4})
+		}
+		return ledger.Rows(s, "c")
+	}
+	if err := verdict(nil, ledger.Worse(rows(1), rows(1))); err != nil {
+		t.Errorf("as good as before: %v", err)
+	}
+	if err := verdict(nil, ledger.Worse(rows(1), rows(1.2))); err == nil || !strings.Contains(err.Error(), "produce/x CPU s/GB, beside Kafka") {
+		t.Errorf("worse: %v", err)
+	}
+	if err := verdict([]string{"Kafka did not answer"}, nil); err == nil {
+		t.Error("a figure that was not taken passes")
+	}
+}
