@@ -52,10 +52,11 @@ var rooms = map[string]room{
 	"wire/wiretest": {why: "an in-memory network"},
 
 	"storage":          {may: []string{"storage/..."}, libs: []string{zapLib}, why: "all logs of one broker; knows no network and no cluster"},
-	"storage/log":      {may: []string{"storage/batch", "storage/codec", "storage/producer", "storage/epoch", "storage/disk"}, libs: []string{zapLib}, why: "one partition on disk"},
+	"storage/log":      {may: []string{"storage/batch", "storage/codec", "storage/compact", "storage/producer", "storage/epoch", "storage/disk"}, libs: []string{zapLib}, why: "one partition on disk"},
 	"storage/batch":    {may: []string{"storage/codec"}, pure: true, why: "record batches"},
 	"storage/codec":    {libs: []string{"github.com/klauspost/compress", "github.com/pierrec/lz4/v4"}, pure: true, why: "compression, streamed and limited"},
 	"storage/producer": {may: []string{"storage/batch"}, pure: true, why: "producer state of one partition"},
+	"storage/compact":  {may: []string{"storage/batch"}, pure: true, why: "what cleaning a compacted log removes"},
 	"storage/epoch":    {may: []string{"storage/batch"}, pure: true, why: "leader epochs of one partition"},
 	"storage/disk":     {libs: []string{unixLib}, why: "the small file-system interface, and the real one"},
 	"storage/disktest": {may: []string{"storage/disk"}, why: "a disk that can crash"},

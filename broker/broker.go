@@ -99,6 +99,7 @@ type Broker struct {
 	refused    *zap.Logger // at most one line a second of each kind
 
 	store      *storage.Store
+	cleaner    atomic.Pointer[storage.Cleaner] // nil: it does not run
 	controller *controller.Controller
 	client     controller.Client
 	publisher  publisher

@@ -97,13 +97,7 @@ const expireInterval = time.Second
 
 func (b *Broker) retain() {
 	for _, p := range b.replicas.all() {
-		gone, err := p.Retain()
-		for _, why := range gone {
-			b.log.Info("retention", zap.Stringer("partition", p), zap.String("removed", why))
-		}
-		if err != nil {
-			b.log.Error("retention failed", zap.Stringer("partition", p), zap.Error(err))
-		}
+		b.retainOne(p)
 	}
 }
 

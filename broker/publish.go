@@ -201,6 +201,7 @@ func (b *Broker) setting(img *image.Image) config.Lookup {
 // configs; topic defaults among them reach the topics by themselves.
 func (b *Broker) applyBrokerConfigs(img *image.Image) {
 	b.cordon(b.setting(img))
+	b.configureCleaner(b.setting(img))
 	if b.server == nil {
 		return // the first images come before it, and it begins with what they say
 	}

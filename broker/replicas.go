@@ -169,9 +169,6 @@ func (r *replicas) assignOne(img *image.Image, t *image.Topic, p *image.Partitio
 			return
 		}
 		cfg := tc()
-		if p.Index == 0 && cfg.CleanupCompact && !isInternal(t.Name) {
-			r.b.log.Warn("a compacted topic is kept whole: compaction is not built yet", zap.String("topic", t.Name))
-		}
 		opened, err := r.b.openPartition(img, t, p, cfg)
 		if err != nil {
 			r.mu.Lock()

@@ -18,6 +18,7 @@ const (
 	recoveryPointFile = "recovery-point-offset-checkpoint"
 	logStartFile      = "log-start-offset-checkpoint"
 	highWatermarkFile = "replication-offset-checkpoint"
+	cleanerFile       = "cleaner-offset-checkpoint"
 )
 
 // maxCheckpoint bounds what is read as a checkpoint: some millions of partitions.

@@ -165,6 +165,9 @@ func offsetOf(l *log.Log, v *log.View, kind int) (batch.Offset, bool) {
 		return l.RecoveryPoint(), true
 	case logStarts:
 		return v.LogStart(), v.LogStart() > v.FirstSegment()
+	case cleanedOffsets:
+		o := l.CleanedTo()
+		return o, o >= 0
 	default:
 		return v.HighWatermark(), true
 	}
@@ -178,16 +181,22 @@ func (s *Store) replace(d *directory, kind int, next checkpoint) error {
 	return nil
 }
 
-// lower makes sure that the stored recovery point of a log is not above an offset.
+// lower makes sure that neither the stored recovery point of a log nor the offset to which it was cleaned is above an
+// offset. The latter goes first: what was cleaned lies below the recovery point.
 func (s *Store) lower(d *directory, k partitionKey, to batch.Offset) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if o, ok := d.checkpoints[recoveryPoints][k]; !ok || o <= to || faults.keepPoint {
-		return nil
+	for _, kind := range []int{cleanedOffsets, recoveryPoints} {
+		if o, ok := d.checkpoints[kind][k]; !ok || o <= to || faults.keepPoint {
+			continue
+		}
+		next := maps.Clone(d.checkpoints[kind])
+		next[k] = to
+		if err := s.replace(d, kind, next); err != nil {
+			return err
+		}
 	}
-	next := maps.Clone(d.checkpoints[recoveryPoints])
-	next[k] = to
-	return s.replace(d, recoveryPoints, next)
+	return nil
 }
 
 // storeStarts writes the log starts of some logs of a directory beside those that its checkpoint holds.

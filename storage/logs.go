@@ -182,9 +182,10 @@ func (s *Store) openLog(e *entry, k partitionKey, id [16]byte, c log.Config) (*l
 	}
 	o := log.Options{
 		FS: s.fs, Dir: d.path + "/" + partitionDir(k.topic, k.partition), Topic: k.topic, Partition: k.partition, TopicID: id, Config: c, Now: s.now,
-		RecoveryPoint: at(recoveryPoints), LogStart: at(logStarts), HighWatermark: at(highWatermarks),
+		RecoveryPoint: at(recoveryPoints), LogStart: at(logStarts), HighWatermark: at(highWatermarks), Cleaned: at(cleanedOffsets),
 		Clean: d.clean, Directory: d.health, Files: s.files, ProducerExpireMs: s.expireMs, Flushed: s.flushed, Logger: s.logger,
 		LowerRecoveryPoint: func(o batch.Offset) error { return s.lower(d, k, o) },
+		RaiseRecoveryPoint: func(o batch.Offset) error { return s.raise(d, k, o) },
 	}
 	d.mu.Unlock()
 	l, r, err := log.Open(o)

@@ -68,7 +68,7 @@ type Store struct {
 	expireMs int64
 	flushed  func(time.Duration)
 	failed   func()
-	every    [3]time.Duration // by checkpoint kind
+	every    [kinds]time.Duration // by checkpoint kind
 
 	clusterID      string
 	previousEpoch  int64 // broker epoch of the last clean stop, -1
@@ -87,9 +87,11 @@ const (
 	recoveryPoints = iota
 	logStarts
 	highWatermarks
+	cleanedOffsets
+	kinds
 )
 
-var checkpointFiles = [3]string{recoveryPointFile, logStartFile, highWatermarkFile}
+var checkpointFiles = [kinds]string{recoveryPointFile, logStartFile, highWatermarkFile, cleanerFile}
 
 // directory is one data directory.
 type directory struct {
@@ -105,8 +107,8 @@ type directory struct {
 
 	// Under mu, which is taken last and held while a checkpoint is written.
 	mu          sync.Mutex
-	checkpoints [3]checkpoint // as they are on disk
-	written     [3]time.Time
+	checkpoints [kinds]checkpoint // as they are on disk
+	written     [kinds]time.Time
 
 	// Under Store.mu.
 	found    map[partitionKey]bool // partitions on disk that nobody asked for yet
@@ -137,7 +139,7 @@ type doomed struct {
 func Open(o StoreOptions) (*Store, error) {
 	s := &Store{
 		fs: o.FS, now: o.Now, logger: o.Logger, nodeID: o.NodeID, expireMs: o.ProducerExpireMs, flushed: o.Flushed, failed: o.Failed,
-		every:         [3]time.Duration{o.RecoveryPointEvery, o.LogStartEvery, o.HighWatermarkEvery},
+		every:         [kinds]time.Duration{o.RecoveryPointEvery, o.LogStartEvery, o.HighWatermarkEvery, time.Minute},
 		logs:          map[partitionKey]*entry{},
 		previousEpoch: -1, brokerEpoch: -1,
 	}
@@ -150,7 +152,7 @@ func Open(o StoreOptions) (*Store, error) {
 	if s.logger == nil {
 		s.logger = zap.NewNop()
 	}
-	for i, d := range [3]time.Duration{time.Minute, time.Minute, 5 * time.Second} {
+	for i, d := range [kinds]time.Duration{time.Minute, time.Minute, 5 * time.Second, time.Minute} {
 		if s.every[i] <= 0 {
 			s.every[i] = d
 		}
@@ -289,10 +291,11 @@ func (s *Store) openDir(d *directory) error {
 	for i, name := range checkpointFiles {
 		c, err := readCheckpoint(s.fs, d.path, name)
 		if err != nil {
-			if d.clean || i == recoveryPoints {
+			if i == recoveryPoints || (d.clean && i != cleanedOffsets) {
 				return err
 			}
-			// Without its log starts and high watermarks a log begins with its first segment: safe, and logged.
+			// Without its log starts and high watermarks a log begins with its first segment, and cleaning begins anew:
+			// safe, and logged.
 			s.logger.Warn("checkpoint is not readable", zap.String("dir", d.path), zap.Error(err))
 			c = checkpoint{}
 		}

@@ -498,6 +498,16 @@ func (p *Partition) Retain() ([]string, error) {
 	return gone, nil
 }
 
+// Exclusive runs a function while nothing changes the log, or answers ErrGone without calling it.
+func (p *Partition) Exclusive(f func() error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.role.Load().gone {
+		return ErrGone
+	}
+	return f()
+}
+
 // ExpireProducers forgets producers that wrote nothing for so many ms.
 func (p *Partition) ExpireProducers(ms int64) {
 	now := p.now()

@@ -74,6 +74,7 @@ func LogConfig(c *config.TopicConfig) log.Config {
 		IndexBytes: c.SegmentIndexBytes, IndexIntervalBytes: c.IndexIntervalBytes,
 		RetentionMs: c.RetentionMs, RetentionBytes: c.RetentionBytes, FileDeleteDelayMs: c.FileDeleteDelayMs,
 		Delete: c.CleanupDelete, Compact: c.CleanupCompact, FlushMessages: c.FlushMessages, FlushMs: c.FlushMs,
+		DeleteRetentionMs: c.DeleteRetentionMs, MinCompactionMs: c.MinCompactionLagMs, MaxCompactionMs: c.MaxCompactionLagMs, MinCleanableRatio: c.MinCleanableDirtyRatio,
 	}
 }
 

@@ -30,6 +30,10 @@ var shownBy = []struct {
 	{test: "broker/brokertest.TestSegmentConfigs",
 		keys:  "log.segment.bytes log.roll.ms log.roll.hours log.roll.jitter.ms log.roll.jitter.hours log.index.size.max.bytes log.index.interval.bytes log.preallocate",
 		topic: "segment.bytes internal.segment.bytes segment.ms segment.jitter.ms segment.index.bytes index.interval.bytes preallocate"},
+	{test: "broker/brokertest.TestCompactionConfigs",
+		keys:  "log.cleaner.backoff.ms log.cleaner.delete.retention.ms log.cleaner.enable log.cleaner.io.max.bytes.per.second log.cleaner.max.compaction.lag.ms log.cleaner.min.cleanable.ratio log.cleaner.min.compaction.lag.ms",
+		topic: "delete.retention.ms max.compaction.lag.ms min.cleanable.dirty.ratio min.compaction.lag.ms"},
+	{test: "storage.TestCleanerSettings", keys: "log.cleaner.dedupe.buffer.size log.cleaner.io.buffer.load.factor log.cleaner.io.buffer.size log.cleaner.threads"},
 	{test: "broker/brokertest.TestFlushConfigs",
 		keys:  "log.flush.interval.messages log.flush.interval.ms log.flush.scheduler.interval.ms",
 		topic: "flush.messages flush.ms"},
@@ -214,7 +218,7 @@ func here(k *config.Key, test string) string {
 // them finds its configs.
 func TestWhatConfigsWaitFor(t *testing.T) {
 	works := []string{
-		"the consumer group protocol", "share groups", "streams groups", "transactions", "compaction", "tiered storage", "replication", "clusters of several nodes",
+		"the consumer group protocol", "share groups", "streams groups", "transactions", "tiered storage", "replication", "clusters of several nodes",
 		"SASL", "delegation tokens", "quotas", "an authorizer", "several data directories",
 	}
 	for _, scope := range []config.Scope{config.BrokerScope, config.TopicScope, config.GroupScope, config.ClientMetricsScope} {

@@ -219,7 +219,7 @@ func (l *Log) mustRoll(h batch.Header, size int, now int64, pending int64, n int
 	if a.hasFirst && a.first >= 0 {
 		waited = h.MaxTimestamp - a.first
 	}
-	if waited > l.cfg.Load().SegmentMs-a.jitter {
+	if waited > l.cfg.Load().rollMs()-a.jitter {
 		return true, nil
 	}
 	offsets, err := seg.offsets.count()
@@ -249,7 +249,7 @@ func (l *Log) firstTimestamp(seg *segment) (int64, error) {
 // written takes note of a batch that stands at pos in the active segment.
 func (l *Log) written(h batch.Header, m *batch.Marker, pos int64) error {
 	seg := l.last()
-	if err := l.index(seg, h, pos); err != nil {
+	if err := l.active.index(seg, h, pos, l.cfg.Load().IndexIntervalBytes); err != nil {
 		return l.fail("index", err)
 	}
 	seg.note(h.BaseOffset, h.LastOffsetDelta, pos)
@@ -267,21 +267,20 @@ func (l *Log) written(h batch.Header, m *batch.Marker, pos int64) error {
 	return nil
 }
 
-// index takes note of a batch at pos in what l.active and the segment's indexes say. An entry names the batch before
-// which more than index.interval.bytes were appended since the last entry.
-func (l *Log) index(seg *segment, h batch.Header, pos int64) error {
-	a := &l.active
+// index takes note of a batch at pos in what a and the segment's indexes say. An entry names the batch before which more
+// than index.interval.bytes were appended since the last entry.
+func (a *active) index(seg *segment, h batch.Header, pos int64, interval int32) error {
 	if pos == 0 {
 		a.first, a.hasFirst = h.MaxTimestamp, true
 	}
 	if h.MaxTimestamp > a.maxTimestamp {
 		a.maxTimestamp, a.maxOffset = h.MaxTimestamp, h.LastOffset()
 	}
-	if a.sinceIndex > int(l.cfg.Load().IndexIntervalBytes) {
+	if a.sinceIndex > int(interval) {
 		if err := seg.offsets.add(offsetEntry{relative: int32(h.LastOffset() - seg.base), position: int32(pos)}); err != nil {
 			return err
 		}
-		if err := l.indexTime(seg); err != nil {
+		if err := a.indexTime(seg); err != nil {
 			return err
 		}
 		a.sinceIndex = 0
@@ -292,8 +291,7 @@ func (l *Log) index(seg *segment, h batch.Header, pos int64) error {
 }
 
 // indexTime adds the largest timestamp so far to the time index if it grew since the last entry.
-func (l *Log) indexTime(seg *segment) error {
-	a := &l.active
+func (a *active) indexTime(seg *segment) error {
 	if a.maxTimestamp <= a.indexed {
 		return nil
 	}
@@ -410,7 +408,7 @@ func (l *Log) closeActive(sync bool) error {
 		return nil
 	}
 	seg := a.seg
-	if err := l.indexTime(seg); err != nil {
+	if err := a.indexTime(seg); err != nil {
 		return err
 	}
 	if err := seg.offsets.finish(sync); err != nil {

@@ -11,6 +11,7 @@ func (l *Log) Close() error {
 	if l.closed {
 		return nil
 	}
+	l.stopCleaning()
 	defer l.abandon()
 	if err := l.directory.Offline(); err != nil {
 		return err
@@ -30,7 +31,10 @@ func (l *Log) Close() error {
 }
 
 // Abandon gives the log's files back and writes nothing more: what a crash would leave.
-func (l *Log) Abandon() { l.abandon() }
+func (l *Log) Abandon() {
+	l.stopCleaning()
+	l.abandon()
+}
 
 func (l *Log) abandon() {
 	if l.closed {
@@ -55,6 +59,7 @@ func (l *Log) abandon() {
 // MarkDeleted closes the log without making anything durable and gives its directory another name, from which Remove
 // deletes it later. Sections that are being sent keep their files.
 func (l *Log) MarkDeleted(dir string) error {
+	l.stopCleaning()
 	l.flushing.Lock()
 	defer l.flushing.Unlock()
 	l.abandon()

@@ -12,4 +12,9 @@ type faultSwitches struct {
 	trustCRC      bool // recovery does not compare checksums
 	acceptHoles   bool // recovery goes on behind a hole between segments
 	overwrite     bool // a truncation cuts in place although readers have the bytes
+	mixSwaps      bool // a start completes a replacement of which an unfinished part is there too
+	skipSwapSync  bool // a cleaning does not sync the directory
+	skipCleanSync bool // a cleaning does not sync what it has written
+	keepCleaned   bool // a truncation leaves the offset that was cleaned up to
+	forgetLast    bool // a cleaning removes the last batch of a producer
 }

@@ -45,6 +45,7 @@ type Log struct {
 	now       func() time.Time
 	onFlush   func(time.Duration) // nil: nobody is told
 	lower     func(batch.Offset) error
+	raise     func(batch.Offset) error
 	logger    *zap.Logger
 
 	cfg atomic.Pointer[Config]
@@ -66,6 +67,7 @@ type Log struct {
 	producers  *producer.State
 	expireMs   int64
 	snapshots  []batch.Offset // the snapshot files, by offset
+	cuts       int            // truncations so far
 
 	dirMade bool // the directory exists
 	touched bool // something was written since Open
@@ -82,6 +84,11 @@ type Log struct {
 	madeDirty atomic.Bool  // the directory itself is new in its parent
 	metaDirty atomic.Bool  // partition.metadata was not synced
 	stored    epoch.Cache  // in the epoch file; under flushing
+
+	cleaning  sync.Mutex  // held by a cleaning
+	noClean   atomic.Bool // no cleaning goes on, and none begins
+	cleanedMu sync.Mutex
+	cleaned   batch.Offset // the first offset that was not cleaned; -1: nothing was
 
 	deletedMu sync.Mutex
 	deleted   []deletedFile

@@ -19,6 +19,7 @@ const (
 	suffixCleaned = ".cleaned" // a replacement that is being written
 	suffixSwap    = ".swap"    // a finished replacement that is being put in place
 	suffixTmp     = ".tmp"
+	suffixCut     = ".cut.cleaned" // what a truncation keeps of a segment, on its way
 
 	metadataFile = "partition.metadata"
 )
@@ -75,7 +76,7 @@ func (l *listing) add(name string) {
 	case name == epochFile:
 		l.epochs = true
 		return
-	case strings.HasSuffix(name, suffixDeleted), strings.HasSuffix(name, suffixTmp):
+	case strings.HasSuffix(name, suffixDeleted), strings.HasSuffix(name, suffixTmp), strings.HasSuffix(name, suffixCut):
 		l.leftover = append(l.leftover, name)
 		return
 	case strings.HasSuffix(name, suffixCleaned):

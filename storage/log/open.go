@@ -27,8 +27,8 @@ const defaultProducerExpireMs = 24 * 3600 * 1000
 func Open(o Options) (*Log, Report, error) {
 	l := &Log{
 		fs: o.FS, dir: o.Dir, topic: o.Topic, partition: o.Partition, topicID: o.TopicID,
-		directory: o.Directory, files: o.Files, now: o.Now, lower: o.LowerRecoveryPoint, logger: o.Logger,
-		epoch: batch.NoLeaderEpoch, producers: producer.New(), expireMs: o.ProducerExpireMs, onFlush: o.Flushed,
+		directory: o.Directory, files: o.Files, now: o.Now, lower: o.LowerRecoveryPoint, raise: o.RaiseRecoveryPoint, logger: o.Logger,
+		epoch: batch.NoLeaderEpoch, cleaned: o.Cleaned, producers: producer.New(), expireMs: o.ProducerExpireMs, onFlush: o.Flushed,
 	}
 	if l.expireMs <= 0 {
 		l.expireMs = defaultProducerExpireMs
@@ -68,7 +68,9 @@ func (l *Log) open(o Options, report *Report) error {
 	if err := l.openMetadata(o, list, report); err != nil {
 		return err
 	}
-	if err := l.finishReplacements(&list); err != nil {
+	if err := l.finishReplacements(&list); isCorrupt(err) {
+		return &DamagedError{Damage{Segment: l.dir, Offset: batch.NoOffset, Reason: err}}
+	} else if err != nil {
 		return l.fail("finishing replaced segments", err)
 	}
 	found, err := l.openSegments(list)
@@ -118,6 +120,7 @@ func (l *Log) finishOpen() {
 		l.flushed.Store(int64(l.end))
 	}
 	l.flushedAt.Store(l.now().UnixMilli())
+	l.lowerCleaned(l.end)
 	l.publish()
 }
 
@@ -377,7 +380,7 @@ func (l *Log) rebuild(seg *segment, size, now int64) error {
 		if !fits(h.LastOffset(), seg.base) {
 			return &CorruptError{Position: s.pos, Why: fmt.Sprintf("offset %d in a segment that begins at %d", h.LastOffset(), seg.base)}
 		}
-		if err := l.index(seg, h, s.pos); err != nil {
+		if err := l.active.index(seg, h, s.pos, l.cfg.Load().IndexIntervalBytes); err != nil {
 			return l.fail("making indexes", err)
 		}
 		s.step(h)
@@ -385,8 +388,9 @@ func (l *Log) rebuild(seg *segment, size, now int64) error {
 }
 
 // finishReplacements completes or drops what a cleaning or a split left: a .cleaned file is unfinished and goes; a .swap
-// file is finished and takes the place of the segments whose offsets it covers, unless an unfinished one lies at or
-// below it, which says that its set of replacements was not complete. Removed files go with them.
+// file is finished and takes the place of the segment of its base and of those whose offsets it covers, unless an
+// unfinished one lies at or below it, which says that its set of files or of replacements was not complete. Removed files
+// go with them.
 func (l *Log) finishReplacements(list *listing) error {
 	for _, name := range list.leftover {
 		if err := l.removeIfThere(name); err != nil {
@@ -397,7 +401,7 @@ func (l *Log) finishReplacements(list *listing) error {
 	for _, name := range list.swaps {
 		final := name[:len(name)-len(suffixSwap)]
 		o, suffix, ok := parseName(final)
-		if !ok || (list.cleaned >= 0 && o > list.cleaned) {
+		if !ok || (list.cleaned >= 0 && o >= list.cleaned && !faults.mixSwaps) {
 			if err := l.removeIfThere(name); err != nil {
 				return err
 			}
@@ -457,7 +461,7 @@ func (l *Log) removeReplaced(name string, base batch.Offset, list *listing) erro
 		s.step(h)
 	}
 	for _, seg := range list.bases {
-		if seg.base < base || seg.base >= end || !seg.log {
+		if seg.base < base || seg.base >= max(end, base+1) || !seg.log {
 			continue
 		}
 		// The replacement's own indexes are among the .swap files, or are made anew.

@@ -25,6 +25,20 @@ type Config struct {
 	Compact            bool  // cleanup.policy holds "compact"
 	FlushMessages      int64 // flush.messages
 	FlushMs            int64 // flush.ms
+
+	DeleteRetentionMs int64   // delete.retention.ms
+	MinCompactionMs   int64   // min.compaction.lag.ms
+	MaxCompactionMs   int64   // max.compaction.lag.ms
+	MinCleanableRatio float64 // min.cleanable.dirty.ratio
+}
+
+// rollMs is how old a segment may become: what is to be compacted within max.compaction.lag.ms must not stay in the
+// active segment for longer (KIP-354).
+func (c *Config) rollMs() int64 {
+	if c.Compact && c.MaxCompactionMs > 0 {
+		return min(c.SegmentMs, c.MaxCompactionMs)
+	}
+	return c.SegmentMs
 }
 
 // DefaultConfig is Kafka's defaults.
@@ -40,6 +54,9 @@ func DefaultConfig() Config {
 		Delete:             true,
 		FlushMessages:      math.MaxInt64,
 		FlushMs:            math.MaxInt64,
+		DeleteRetentionMs:  24 * 3600 * 1000,
+		MaxCompactionMs:    math.MaxInt64,
+		MinCleanableRatio:  0.5,
 	}
 }
 
@@ -57,6 +74,7 @@ type Options struct {
 	RecoveryPoint batch.Offset // everything below it was flushed
 	LogStart      batch.Offset
 	HighWatermark batch.Offset
+	Cleaned       batch.Offset // the first offset that was not cleaned
 
 	// Clean says that the log was closed in order and that nothing wrote to it since: then no segment is read.
 	Clean bool
@@ -68,6 +86,9 @@ type Options struct {
 	// LowerRecoveryPoint stores a recovery point before a truncation cuts below the one in the checkpoint. Without it,
 	// records appended after the truncation and lost again would be taken for damage. Nil: nothing is stored.
 	LowerRecoveryPoint func(batch.Offset) error
+	// RaiseRecoveryPoint stores a recovery point of at least an offset, before a cleaning leaves holes below it: behind
+	// the recovery point a hole is taken for a lost tail. Nil: nothing is stored.
+	RaiseRecoveryPoint func(batch.Offset) error
 
 	// ProducerExpireMs is producer.id.expiration.ms; 0: a day.
 	ProducerExpireMs int64

@@ -138,7 +138,16 @@ type deletedFile struct {
 // dropSegment takes a segment's files out of the log: they are renamed and removed later. Readers that have the segment
 // keep it.
 func (l *Log) dropSegment(seg *segment) error {
+	paths, err := l.renameDeleted(seg)
 	due := l.now().UnixMilli() + l.cfg.Load().FileDeleteDelayMs
+	for _, p := range paths {
+		l.remember(p, due)
+	}
+	return err
+}
+
+// renameDeleted gives a segment's files the names under which they wait to be removed, and lists those.
+func (l *Log) renameDeleted(seg *segment) (renamed []string, err error) {
 	path := l.dir + "/" + fileName(seg.base, suffixLog)
 	seg.retireIndexes()
 	// The segment itself goes last: without it, a start drops the others.
@@ -152,19 +161,18 @@ func (l *Log) dropSegment(seg *segment) error {
 			continue
 		}
 		if err != nil {
-			return err
+			return renamed, err
 		}
-		l.remember(p+suffixDeleted, due)
+		renamed = append(renamed, p+suffixDeleted)
 	}
 	if err := l.dropSnapshots(func(o batch.Offset) bool { return o == seg.base && !l.isBase(o) }); err != nil {
-		return err
+		return renamed, err
 	}
 	if err := seg.log.rename(path + suffixDeleted); err != nil {
-		return err
+		return renamed, err
 	}
-	l.remember(path+suffixDeleted, due)
 	l.dirDirty.Store(true)
-	return nil
+	return append(renamed, path+suffixDeleted), nil
 }
 
 func (l *Log) remember(path string, at int64) {

@@ -45,6 +45,8 @@ type segment struct {
 	size int64
 	// largest is the largest timestamp once the segment is not active any more; -1: the time index knows.
 	largest atomic.Int64
+	// first is the timestamp of the first batch; 0: nobody asked yet.
+	first atomic.Int64
 }
 
 // recentSize is how many batches one piece of the list holds.

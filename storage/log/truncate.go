@@ -57,6 +57,7 @@ func (l *Log) truncate(to batch.Offset) error {
 		return err
 	}
 	l.touched = true
+	l.cuts++
 	// The indexes' last entries go to their files, so that the new segment finds them all there.
 	held := l.last()
 	if err := l.closeActive(false); err != nil {
@@ -119,16 +120,20 @@ func (l *Log) truncate(to batch.Offset) error {
 }
 
 // lowerTo stores a recovery point before the log is cut below the present one.
+//
+// What was cleaned was flushed, so this is also where a cleaning's checkpoint would be passed.
 func (l *Log) lowerTo(end batch.Offset) error {
 	if end >= l.FlushedOffset() {
 		return nil
 	}
+	// First here, where the checkpoints are made from, then there.
+	l.flushed.Store(int64(end))
+	l.lowerCleaned(end)
 	if l.lower != nil {
 		if err := l.lower(end); err != nil {
 			return fmt.Errorf("recovery point: %w", err)
 		}
 	}
-	l.flushed.Store(int64(end))
 	return nil
 }
 
@@ -172,7 +177,7 @@ func (l *Log) copyHead(seg *segment, pos int64) error {
 	}
 	defer seg.log.release()
 	path := l.dir + "/" + fileName(seg.base, suffixLog)
-	to, err := l.fs.Open(path+suffixCleaned, disk.Write|disk.Create|disk.Truncated)
+	to, err := l.fs.Open(path+suffixCut, disk.Write|disk.Create|disk.Truncated)
 	if err != nil {
 		return fmt.Errorf("make segment: %w", err)
 	}
@@ -194,7 +199,7 @@ func (l *Log) copyHead(seg *segment, pos int64) error {
 	if err := to.Sync(); err != nil {
 		return fmt.Errorf("sync segment: %w", err)
 	}
-	return l.fs.Rename(path+suffixCleaned, path)
+	return l.fs.Rename(path+suffixCut, path)
 }
 
 // resume makes a segment that was cut the active one: it keeps the index entries below the cut and finds the largest
@@ -273,6 +278,7 @@ func (l *Log) truncateFully(start batch.Offset) error {
 	if err := l.lowerTo(0); err != nil {
 		return err
 	}
+	l.cuts++
 	made := len(l.segs) > 0
 	behind := l.segs
 	if made && l.active.file != nil {

@@ -1,0 +1,131 @@
+package brokertest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// put sends records written as key=value, each as a batch of its own; one without = is a tombstone.
+func (s *shown) put(records ...string) {
+	s.Helper()
+	for _, r := range records {
+		k, v, ok := strings.Cut(r, "=")
+		x := kgo.Record{Key: []byte(k)}
+		if ok {
+			x.Value = []byte(v)
+		}
+		if err := s.produce(x); err != nil {
+			s.Fatal(err)
+		}
+	}
+}
+
+// held is what a consumer reads of the topic from its start to its end.
+func (s *shown) held() string {
+	s.Helper()
+	ctx := context.Background()
+	ends, err := s.adm.ListEndOffsets(ctx, "events")
+	if err != nil {
+		s.Fatal(err)
+	}
+	end, _ := ends.Lookup("events", 0)
+	c := s.n.Client(kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{"events": {0: kgo.NewOffset().AtStart()}}))
+	defer c.Close()
+	var out []string
+	for at := int64(0); at < end.Offset; {
+		fetches := c.PollFetches(ctx)
+		if err := fetches.Err(); err != nil {
+			s.Fatal(err)
+		}
+		fetches.EachRecord(func(r *kgo.Record) {
+			text := fmt.Sprintf("%d:%s", r.Offset, r.Key)
+			if r.Value != nil {
+				text += "=" + string(r.Value)
+			}
+			out = append(out, text)
+			at = r.Offset + 1
+		})
+	}
+	return strings.Join(out, " ")
+}
+
+// tight makes each batch a segment of its own.
+var tight = map[string]string{"cleanup.policy": "compact", "internal.segment.bytes": "80"}
+
+func with(configs map[string]string, more ...string) map[string]string {
+	out := map[string]string{}
+	for k, v := range configs {
+		out[k] = v
+	}
+	for i := 0; i < len(more); i += 2 {
+		out[more[i]] = more[i+1]
+	}
+	return out
+}
+
+func TestCompactionConfigs(t *testing.T) {
+	const whole = "0:a=1 1:b=1 2:a=2 3:x=1"
+	levels(t, []effect{
+		{topic: "min.cleanable.dirty.ratio", broker: "log.cleaner.min.cleanable.ratio", value: "0.9", beside: tight,
+			see: func(s *shown) string {
+				s.put("a=1", "b=1", "a=2", "x=1")
+				time.Sleep(time.Minute)
+				early := s.held()
+				s.put("a=3", "b=2", "x=2")
+				time.Sleep(time.Minute)
+				return early + ", then " + s.held()
+			}, without: "1:b=1 2:a=2 3:x=1, then 3:x=1 4:a=3 5:b=2 6:x=2", with: "1:b=1 2:a=2 3:x=1, then 1:b=1 2:a=2 3:x=1 4:a=3 5:b=2 6:x=2"},
+		{topic: "delete.retention.ms", broker: "log.cleaner.delete.retention.ms", value: "1000", beside: tight,
+			see: func(s *shown) string {
+				s.put("a=1", "a", "x=1")
+				time.Sleep(time.Minute)
+				early := s.held()
+				s.put("b=1", "c=1", "x=2")
+				time.Sleep(time.Minute)
+				return early + ", then " + s.held()
+			}, without: "1:a 2:x=1, then 1:a 2:x=1 3:b=1 4:c=1 5:x=2", with: "1:a 2:x=1, then 2:x=1 3:b=1 4:c=1 5:x=2"},
+		{topic: "min.compaction.lag.ms", broker: "log.cleaner.min.compaction.lag.ms", value: "3600000", beside: tight,
+			see: func(s *shown) string {
+				s.put("a=1", "b=1", "a=2", "x=1")
+				time.Sleep(time.Minute)
+				early := s.held()
+				time.Sleep(time.Hour)
+				return early + ", then " + s.held()
+			}, without: "1:b=1 2:a=2 3:x=1, then 1:b=1 2:a=2 3:x=1", with: whole + ", then 1:b=1 2:a=2 3:x=1"},
+		{topic: "max.compaction.lag.ms", broker: "log.cleaner.max.compaction.lag.ms", value: "120000", beside: with(tight, "min.cleanable.dirty.ratio", "1"),
+			see: func(s *shown) string {
+				s.put("a=1", "b=1", "a=2", "x=1")
+				time.Sleep(time.Minute)
+				early := s.held()
+				time.Sleep(2 * time.Minute)
+				return early + ", then " + s.held()
+			}, without: whole + ", then " + whole, with: whole + ", then 1:b=1 2:a=2 3:x=1"},
+		{broker: "log.cleaner.backoff.ms", value: "3600000", beside: tight,
+			see: func(s *shown) string {
+				s.put("a=1", "b=1", "a=2", "x=1")
+				time.Sleep(time.Minute)
+				early := s.held()
+				time.Sleep(time.Hour)
+				return early + ", then " + s.held()
+			}, without: "1:b=1 2:a=2 3:x=1, then 1:b=1 2:a=2 3:x=1", with: whole + ", then 1:b=1 2:a=2 3:x=1"},
+		{broker: "log.cleaner.io.max.bytes.per.second", value: "1", beside: tight,
+			see: func(s *shown) string {
+				s.put("a=1", "b=1", "a=2", "x=1")
+				time.Sleep(2 * time.Minute)
+				early := s.held()
+				time.Sleep(time.Hour)
+				return early + ", then " + s.held()
+			}, without: "1:b=1 2:a=2 3:x=1, then 1:b=1 2:a=2 3:x=1", with: whole + ", then 1:b=1 2:a=2 3:x=1"},
+		{static: map[string]string{"log.cleaner.enable": "false"}, beside: tight,
+			see: func(s *shown) string {
+				s.put("a=1", "b=1", "a=2", "x=1")
+				time.Sleep(time.Hour)
+				return s.held()
+			}, without: "1:b=1 2:a=2 3:x=1", with: whole},
+	})
+}

@@ -1,0 +1,535 @@
+package log
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+
+	"millrace/storage/batch"
+	"millrace/storage/compact"
+)
+
+// ErrOvertaken says that a cleaning was given up because the log was truncated, or lost old segments, meanwhile. What it
+// had put in place stays; the next one begins where this one did.
+var ErrOvertaken = errors.New("cleaning was overtaken by a change of the log")
+
+// CleanOptions are what Clean needs.
+type CleanOptions struct {
+	// Range is what Cleanable said.
+	Range compact.Range
+	Now   int64 // ms
+	Keys  *compact.Keys
+	// Buffer is how many bytes are read, and how many written, at a time; a batch that is larger is read whole.
+	Buffer int
+	// Throttle is told of bytes before they are read and after they were written, and may wait. An error ends the
+	// cleaning. Nil: nobody is told.
+	Throttle func(bytes int) error
+	// Exclusive runs a function under the lock under which the log is changed, or says why it cannot.
+	Exclusive func(func() error) error
+	// Scratch is reused compressors; nil makes them anew.
+	Scratch *batch.Scratch
+}
+
+// Cleaned is what a cleaning did.
+type Cleaned struct {
+	From, To          batch.Offset // what was dirty, and is not any more
+	MapBytes, MapRead int64        // bytes and records looked at for their keys
+	BytesRead         int64
+	BytesWritten      int64
+	Read, Kept        int64   // records
+	Invalid           int64   // records without a key among them
+	Full              float64 // how much of the room for keys was used
+	Segments, Into    int     // how many segments became how many
+}
+
+// CleanedTo is the first offset that was not cleaned; -1: nothing was. It may be called concurrently.
+func (l *Log) CleanedTo() batch.Offset {
+	l.cleanedMu.Lock()
+	defer l.cleanedMu.Unlock()
+	return l.cleaned
+}
+
+func (l *Log) setCleaned(o batch.Offset) {
+	l.cleanedMu.Lock()
+	l.cleaned = o
+	l.cleanedMu.Unlock()
+}
+
+// lowerCleaned makes what is behind an offset dirty: the log is cut there, and other records follow.
+func (l *Log) lowerCleaned(to batch.Offset) {
+	l.cleanedMu.Lock()
+	if l.cleaned > to && !faults.keepCleaned {
+		l.cleaned = to
+	}
+	l.cleanedMu.Unlock()
+}
+
+// stopCleaning ends a cleaning that is under way, waits for that, and lets none begin.
+func (l *Log) stopCleaning() {
+	l.noClean.Store(true)
+	l.cleaning.Lock()
+	l.cleaning.Unlock() //nolint:staticcheck // to wait is all that is wanted
+}
+
+// Cleanable says what of the log could be cleaned at a time, in ms. It may be called concurrently.
+func (l *Log) Cleanable(now int64) (compact.Range, error) {
+	return again(l.View(), func(v *View) (compact.Range, error) {
+		if v.closed {
+			return compact.Range{}, ErrClosed
+		}
+		c := l.cfg.Load()
+		look := compact.Log{
+			Start: v.start, LastStable: v.stable, End: v.end, Cleaned: l.CleanedTo(),
+			Lags: compact.Lags{MinMs: c.MinCompactionMs, MaxMs: c.MaxCompactionMs},
+		}
+		for i, seg := range v.segs {
+			s := compact.Segment{Base: seg.base, Size: v.sizeOf(i), First: batch.NoTimestamp}
+			if i < len(v.segs)-1 {
+				var err error
+				if c.MinCompactionMs > 0 {
+					if s.Largest, err = seg.newest(); err != nil {
+						return compact.Range{}, err
+					}
+				}
+				if c.MaxCompactionMs < math.MaxInt64 {
+					if s.First, err = seg.firstTimestamp(); err != nil {
+						return compact.Range{}, err
+					}
+				}
+			}
+			look.Segments = append(look.Segments, s)
+		}
+		return compact.Look(look, now), nil
+	})
+}
+
+// newest is the largest timestamp of a segment that is not active, or where no record has one that of its file.
+func (s *segment) newest() (int64, error) {
+	t, err := s.maxTimestamp()
+	if err != nil || t >= 0 {
+		return t, err
+	}
+	info, err := s.log.stat()
+	if err != nil {
+		return 0, err
+	}
+	return info.Modified.UnixMilli(), nil
+}
+
+// firstTimestamp is that of the first batch of a segment that is not active; -1: it has none.
+func (s *segment) firstTimestamp() (int64, error) {
+	if s.size == 0 {
+		return batch.NoTimestamp, nil
+	}
+	if t := s.first.Load(); t != 0 {
+		return t, nil
+	}
+	f, err := s.log.acquire()
+	if err != nil {
+		return 0, err
+	}
+	defer s.log.release()
+	sc := scanner{f: f, limit: s.size, buf: make([]byte, batch.HeaderSize)}
+	h, err := sc.header()
+	if err != nil {
+		return 0, fmt.Errorf("first batch of segment %d: %w", s.base, err)
+	}
+	s.first.Store(h.MaxTimestamp)
+	return h.MaxTimestamp, nil
+}
+
+// Clean removes from the segments below o.Range.Upper what newer records of the same keys make superfluous, and what the
+// package compact says beside. It reads and writes beside appends and readers; only the exchange of segments, group by
+// group, is made under the owner's lock.
+//
+// The caller stores CleanedTo afterwards, and not before: the exchanged segments are durable when Clean returns. A
+// *DamagedError says that the log does not read as a sequence of good batches; it is left as it was.
+func (l *Log) Clean(o CleanOptions) (Cleaned, error) {
+	l.cleaning.Lock()
+	defer l.cleaning.Unlock()
+	c := cleaner{l: l, o: o, out: Cleaned{From: o.Range.From, To: o.Range.From}}
+	if c.o.Buffer < batch.HeaderSize {
+		c.o.Buffer = wholeScan
+	}
+	if c.o.Scratch == nil {
+		c.o.Scratch = &batch.Scratch{}
+	}
+	err := c.clean()
+	if err == nil {
+		return c.out, nil
+	}
+	// Why it failed may be that the log is another one now.
+	switch {
+	case l.noClean.Load():
+		err = ErrClosed
+	case isOverrun(err) && c.overtaken():
+		err = ErrOvertaken
+	}
+	return c.out, err
+}
+
+// isOverrun says whether an error may come from a change of the log under a cleaning's hands.
+func isOverrun(err error) bool {
+	return isCorrupt(err) || errors.Is(err, errRetired) || isMissing(err) || errors.As(err, new(*DamagedError))
+}
+
+// cleaner is one cleaning.
+type cleaner struct {
+	l    *Log
+	o    CleanOptions
+	segs []*segment // those to be cleaned
+	cuts int        // of the log, when it began
+	out  Cleaned
+
+	filter compact.Filter
+	buf    []byte
+}
+
+// overtaken says whether the segments are not all the log's any more.
+func (c *cleaner) overtaken() bool {
+	v := c.l.View()
+	for _, seg := range c.segs {
+		if i := v.segmentAt(seg.base); i < 0 || v.segs[i] != seg {
+			return true
+		}
+	}
+	return false
+}
+
+// check says why the cleaning has to end.
+func (c *cleaner) check() error {
+	if c.l.noClean.Load() {
+		return ErrClosed
+	}
+	return c.l.directory.Offline()
+}
+
+func (c *cleaner) throttle(n int) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	if c.o.Throttle == nil {
+		return nil
+	}
+	return c.o.Throttle(n)
+}
+
+func (c *cleaner) clean() error {
+	l, r := c.l, c.o.Range
+	if err := c.check(); err != nil {
+		return err
+	}
+	c.filter = compact.Filter{Keys: c.o.Keys, Upper: r.Upper, Now: c.o.Now, DeleteRetentionMs: l.cfg.Load().DeleteRetentionMs, Last: map[batch.ProducerID]compact.LastRecord{}}
+	err := c.o.Exclusive(func() error {
+		if err := l.ready(); err != nil {
+			return err
+		}
+		c.cuts = l.cuts
+		for _, e := range l.producers.Entries() {
+			c.filter.Last[e.ProducerID] = compact.LastRecord{Offset: e.LastOffset, Epoch: e.Epoch}
+		}
+		if l.end < r.Upper || !l.isBase(r.Upper) {
+			return ErrOvertaken // since it was looked at
+		}
+		for _, seg := range l.segs {
+			if seg.base < r.Upper {
+				c.segs = append(c.segs, seg)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if faults.forgetLast {
+		clear(c.filter.Last)
+	}
+	if r.From >= r.Upper || len(c.segs) == 0 {
+		return nil
+	}
+	// Cleaning leaves holes between segments, and only below the recovery point a hole is no lost tail. A truncation
+	// lowers it again, and is noticed.
+	if l.FlushedOffset() < r.Upper {
+		if err := l.Flush(); err != nil {
+			return err
+		}
+	}
+	if l.raise != nil {
+		if err := l.raise(r.Upper); err != nil {
+			return err
+		}
+	}
+	if err := c.buildMap(); err != nil {
+		return err
+	}
+	c.out.Full = c.o.Keys.Full()
+	end := c.o.Keys.Latest() + 1
+	if end <= r.From {
+		return fmt.Errorf("clean %s from %d: the batch there has more keys than there is room for (log.cleaner.dedupe.buffer.size)", l.dir, r.From)
+	}
+	groups, err := c.groups(end)
+	if err != nil {
+		return err
+	}
+	c.filter.Txns = compact.NewTransactions()
+	for _, group := range groups {
+		if err := c.cleanGroup(group); err != nil {
+			return err
+		}
+	}
+	c.out.To = end
+	return c.o.Exclusive(func() error {
+		if l.cuts != c.cuts {
+			return ErrOvertaken
+		}
+		l.setCleaned(end)
+		return nil
+	})
+}
+
+// groups says which of the segments below an offset become one each.
+func (c *cleaner) groups(end batch.Offset) ([][]*segment, error) {
+	cfg := c.l.cfg.Load()
+	var list []compact.Segment
+	for _, seg := range c.segs {
+		if seg.base >= end {
+			break
+		}
+		s := compact.Segment{Base: seg.base, Size: seg.size}
+		offsets, err := seg.offsets.count()
+		if err != nil {
+			return nil, err
+		}
+		times, err := seg.times.count()
+		if err != nil {
+			return nil, err
+		}
+		s.OffsetIndex, s.TimeIndex = int64(offsets)*offsetEntrySize, int64(times)*timeEntrySize
+		list = append(list, s)
+	}
+	var out [][]*segment
+	at := 0
+	for _, g := range compact.Group(list, compact.Limits{Bytes: int64(cfg.SegmentBytes), Index: int64(cfg.IndexBytes)}, c.o.Range.Upper) {
+		out = append(out, c.segs[at:at+len(g)])
+		at += len(g)
+	}
+	return out, nil
+}
+
+// each calls f for each whole batch of a segment from a position on, with its checksum compared.
+func (c *cleaner) each(seg *segment, from int64, f func(h batch.Header, b []byte, m *batch.Marker) (bool, error)) error {
+	file, err := seg.log.acquire()
+	if err != nil {
+		return err
+	}
+	defer seg.log.release()
+	if len(c.buf) != c.o.Buffer {
+		c.buf = make([]byte, c.o.Buffer) // it had to grow for a batch
+	}
+	s := scanner{f: file, pos: from, limit: seg.size, buf: c.buf}
+	defer func() { c.buf = s.buf }()
+	read := int64(0)
+	for {
+		h, err := s.header()
+		if err == io.EOF {
+			return nil
+		}
+		var b []byte
+		if err == nil {
+			b, err = s.body(h)
+		}
+		if err == nil && h.LastOffset() < seg.base {
+			err = &CorruptError{Position: s.pos, Why: fmt.Sprintf("batch of offsets %d to %d", h.BaseOffset, h.LastOffset())}
+		}
+		if err == nil {
+			if bad := batch.CheckCRC(b); bad != nil {
+				err = &CorruptError{Position: s.pos, Why: "checksum", Err: bad}
+			}
+		}
+		var m *batch.Marker
+		if err == nil {
+			m, err = s.marker(h)
+		}
+		more := false
+		if err == nil {
+			if more, err = f(h, b, m); err != nil && !isOurs(err) {
+				err = &CorruptError{Position: s.pos, Why: "records", Err: err}
+			}
+		}
+		if isCorrupt(err) {
+			at := s.pos
+			return &DamagedError{Damage{Segment: seg.log.where(), Position: at, Offset: max(h.BaseOffset, seg.base), Reason: err}}
+		}
+		if err != nil || !more {
+			return err
+		}
+		if s.read > read {
+			if err := c.throttle(int(s.read - read)); err != nil {
+				return err
+			}
+			read = s.read
+		}
+		s.step(h)
+	}
+}
+
+// isOurs says whether an error is one of the cleaning itself, and not of a batch.
+func isOurs(err error) bool {
+	return errors.As(err, new(*cleanError))
+}
+
+// cleanError is an error of the cleaning: of the disk, or that it is to end.
+type cleanError struct{ err error }
+
+func (e *cleanError) Error() string { return e.err.Error() }
+func (e *cleanError) Unwrap() error { return e.err }
+
+func ours(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &cleanError{err}
+}
+
+// buildMap notes the newest record of each key that the dirty segments hold, as far as there is room for keys.
+func (c *cleaner) buildMap() error {
+	r, keys := c.o.Range, c.o.Keys
+	keys.Clear()
+	txns := compact.NewTransactions()
+	for i, seg := range c.segs {
+		next := r.Upper
+		if i+1 < len(c.segs) {
+			next = c.segs[i+1].base
+		}
+		if next <= r.From {
+			continue
+		}
+		from := int64(0)
+		if r.From > seg.base {
+			at, ok, err := seg.find(r.From, seg.size)
+			if err != nil {
+				return err
+			}
+			if from = at.pos; !ok {
+				from = seg.size
+			}
+		}
+		aborted, err := c.aborted(i, r.From)
+		if err != nil {
+			return err
+		}
+		txns.Add(aborted)
+		full := false
+		err = c.each(seg, from, func(h batch.Header, b []byte, m *batch.Marker) (bool, error) {
+			c.out.MapBytes += int64(len(b))
+			c.out.MapRead += int64(h.Count)
+			switch {
+			case h.Attributes.Control():
+				txns.Control(h, m)
+			case txns.Data(h):
+			default:
+				err := batch.WalkKeys(b, 0, c.o.Scratch, func(o batch.Offset, key []byte) bool {
+					if key != nil && o >= r.From {
+						full = !keys.Put(key, o)
+					}
+					return !full
+				})
+				if err != nil || full {
+					return false, err
+				}
+			}
+			keys.Reached(h.LastOffset())
+			return true, nil
+		})
+		if err != nil {
+			return err
+		}
+		if full {
+			return nil
+		}
+		keys.Reached(next - 1) // also past a hole at its end
+	}
+	return nil
+}
+
+// aborted lists the aborted transactions with batches in a segment at or behind an offset.
+func (c *cleaner) aborted(i int, from batch.Offset) ([]compact.Aborted, error) {
+	upper := c.o.Range.Upper
+	if i+1 < len(c.segs) {
+		upper = c.segs[i+1].base
+	}
+	from = max(from, c.segs[i].base)
+	var out []compact.Aborted
+	// The marker may lie in any later segment below the last stable offset, which a cleaning never passes.
+	for _, seg := range c.segs[i:] {
+		entries, err := seg.txns.list()
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range entries {
+			if e.last >= from && e.first < upper {
+				out = append(out, compact.Aborted{ProducerID: e.producerID, First: e.first, Last: e.last, LastStable: e.lastStable})
+			}
+			if e.lastStable >= upper {
+				return out, nil
+			}
+		}
+	}
+	// Beyond what is cleaned: a transaction may end in a segment that is not.
+	v := c.l.View()
+	for j := max(v.segmentAt(c.o.Range.Upper), 0); j < len(v.segs); j++ {
+		if v.segs[j].base < c.o.Range.Upper {
+			continue
+		}
+		entries, err := v.segs[j].txns.list()
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range entries {
+			if e.first < upper {
+				out = append(out, compact.Aborted{ProducerID: e.producerID, First: e.first, Last: e.last, LastStable: e.lastStable})
+			}
+			if e.lastStable >= upper {
+				return out, nil
+			}
+		}
+	}
+	return out, nil
+}
+
+// cleanGroup writes what is left of neighbouring segments to one, and puts it in their place.
+func (c *cleaner) cleanGroup(group []*segment) (err error) {
+	w, err := c.newWriter(group[0].base)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			w.drop()
+		}
+	}()
+	first := 0
+	for c.segs[first] != group[0] {
+		first++
+	}
+	for i, seg := range group {
+		aborted, err := c.aborted(first+i, seg.base)
+		if err != nil {
+			return err
+		}
+		c.filter.Txns.Add(aborted)
+		if err := c.each(seg, 0, w.filter); err != nil {
+			return err
+		}
+	}
+	if err := w.finish(); err != nil {
+		return err
+	}
+	if err := c.exchange(w, group); err != nil {
+		return err
+	}
+	c.out.Segments += len(group)
+	c.out.Into++
+	return nil
+}
