@@ -111,6 +111,7 @@ soak: ## fuzz every decoder for FUZZ (20s) each, then CHECKS (2000) new random w
 	RAPID_CHECKS=$(or $(CHECKS),2000) $(GO) test -count=1 -timeout 60m $$(git grep -l pgregory.net/rapid -- '*_test.go' | xargs -n1 dirname | sort -u | sed 's,^,./,')
 	MILLRACE_SIM_SEEDS=100 MILLRACE_SIM_WIPES=1 $(GO) test -count=1 -run Simulation -timeout 30m ./controller
 	$(GO) test -count=1 -timeout 30m ./storage/log -soak 10
+	$(GO) test -count=1 -v -run TestRecoveryCost ./storage -partitions 2000
 
 .PHONY: kafka
 kafka: ## Apache Kafka 4.4.0 on loopback, from Maven, to try things against (PORT=29092; KAFKA=3.9.2 for the old one)

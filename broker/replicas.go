@@ -3,6 +3,7 @@ package broker
 import (
 	"maps"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -13,7 +14,9 @@ import (
 	"millrace/broker/replica"
 	"millrace/controller/config"
 	"millrace/controller/image"
+	"millrace/storage"
 	"millrace/storage/batch"
+	"millrace/storage/log"
 )
 
 // replicas holds this broker's partitions.
@@ -107,6 +110,7 @@ func (r *replicas) assign(img *image.Image, delta *image.Delta) {
 			return k.topic == t.ID && int(k.index) < len(t.Partitions) && !hosts(t.Partitions[k.index], r.b.nodeID)
 		})
 	}
+	r.openAll(img, topics)
 	for _, leaders := range []bool{false, true} {
 		for _, t := range topics {
 			// A topic's configs are read once, and only where a log is opened.
@@ -118,6 +122,39 @@ func (r *replicas) assign(img *image.Image, delta *image.Delta) {
 			}
 		}
 	}
+}
+
+// openAll opens the logs on disk that the topics' replicas want, side by side: at a
+// start that is all there are.
+func (r *replicas) openAll(img *image.Image, topics []*image.Topic) {
+	var list []storage.Wanted
+	for _, t := range topics {
+		var c func() log.Config
+		for _, p := range t.Partitions {
+			if !hosts(p, r.b.nodeID) || r.get(t.ID, p.Index) != nil || r.broken(t.ID, p.Index) {
+				continue
+			}
+			if c == nil {
+				c = sync.OnceValue(func() log.Config { return partition.LogConfig(r.b.topicConfig(img, t.Name)) })
+			}
+			list = append(list, storage.Wanted{Where: r.b.where(img, p), Topic: t.Name, ID: t.ID, Partition: p.Index, Config: c})
+		}
+	}
+	if len(list) > 0 {
+		r.b.store.OpenLogs(list, r.b.recoveryThreads(img))
+	}
+}
+
+// recoveryThreads is num.recovery.threads.per.data.dir, which may change at any
+// time.
+func (b *Broker) recoveryThreads(img *image.Image) int {
+	const name = "num.recovery.threads.per.data.dir"
+	if text, ok := b.setting(img)(name); ok {
+		if n, err := strconv.Atoi(text); err == nil {
+			return n
+		}
+	}
+	return int(b.config.Int(name))
 }
 
 // touched lists the topics that a change is of interest to: those that changed,

@@ -43,8 +43,8 @@ func (s *Store) LogAt(at Where, topic string, id [16]byte, partition int32, c lo
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.log != nil {
-		return e.log, nil
+	if e.log != nil || e.failed != nil {
+		return e.log, e.failed
 	}
 	if e.fresh {
 		// What a checkpoint says of the name is of a topic that was deleted.
@@ -62,7 +62,8 @@ func (s *Store) LogAt(at Where, topic string, id [16]byte, partition int32, c lo
 		l, err = s.openLog(e, k, id, c)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("open log %s: %w", partitionDir(topic, partition), err)
+		e.failed = fmt.Errorf("open log %s: %w", partitionDir(topic, partition), err)
+		return nil, e.failed
 	}
 	e.log = l
 	return l, nil
@@ -192,6 +193,7 @@ func (s *Store) openLog(e *entry, k partitionKey, id [16]byte, c log.Config) (*l
 	if err != nil {
 		return nil, err
 	}
+	s.scanned.Add(r.Scanned)
 	s.report(o.Dir, r)
 	return l, nil
 }
@@ -208,7 +210,7 @@ func (s *Store) report(dir string, r log.Report) {
 		s.logger.Warn("files were made anew or dropped", zap.String("log", dir), zap.Strings("made anew", r.Rebuilt), zap.Strings("dropped", r.Dropped))
 	}
 	if r.Recovered {
-		s.logger.Info("log was recovered", zap.String("log", dir), zap.Int64("bytes read", r.Scanned))
+		s.logger.Debug("log was recovered", zap.String("log", dir), zap.Int64("bytes read", r.Scanned))
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -70,6 +71,8 @@ type Store struct {
 	failed   func()
 	every    [kinds]time.Duration // by checkpoint kind
 
+	scanned atomic.Int64 // bytes of segments that opening logs has read
+
 	clusterID      string
 	previousEpoch  int64 // broker epoch of the last clean stop, -1
 	cleanDirsCount int
@@ -121,6 +124,8 @@ type entry struct {
 	mu  sync.Mutex
 	dir *directory
 	log *log.Log
+	// failed is why the log did not open: it is tried again at the next start.
+	failed error
 	// fresh: there were no files when the entry was made.
 	fresh bool
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -352,6 +353,33 @@ func TestCheckpointConfigs(t *testing.T) {
 	recovery.beside = map[string]string{"flush.messages": "1"}
 	levels(t, []effect{recovery,
 		inFile("replica.high.watermark.checkpoint.interval.ms", "60000", "events 0 3", "nothing", says("replication-offset-checkpoint", three))})
+}
+
+// A start opens so many logs at a time in each data directory.
+func TestRecoveryThreads(t *testing.T) {
+	took := func(threads string) (d time.Duration) {
+		bubble(t, map[string]string{"num.recovery.threads.per.data.dir": threads, "num.partitions": "12"}, func(t *testing.T, n *Node) {
+			c := n.Client(kgo.RecordPartitioner(kgo.ManualPartitioner()))
+			makeTopic(t, n, c, "t", 12)
+			writeEach(t, n, "t", 12)
+			n.Kill()
+			n.Disk.Slow(func(name string) time.Duration {
+				if strings.HasPrefix(name, "/data/t-") && strings.HasSuffix(name, ".log") {
+					return time.Second
+				}
+				return 0
+			})
+			begun := time.Now()
+			n.Start()
+			d = time.Since(begun)
+			n.Disk.Slow(nil)
+		})
+		return d
+	}
+	one, three := took("1"), took("3")
+	if one < 12*time.Second || three > one/2 {
+		t.Errorf("one at a time takes %v, three at a time %v", one, three)
+	}
 }
 
 // A broker that is heard of less often than its session allows is fenced

@@ -53,6 +53,7 @@ var shownBy = []struct {
 	{test: "broker/brokertest.TestConnectionConfigs", keys: "max.connections max.connections.per.ip max.connections.per.ip.overrides max.connection.creation.rate connections.max.idle.ms socket.request.max.bytes"},
 	{test: "broker/brokertest.TestCordonedDirectories", keys: "cordoned.log.dirs"},
 	{test: "broker/brokertest.TestCheckpointConfigs", keys: "log.flush.offset.checkpoint.interval.ms replica.high.watermark.checkpoint.interval.ms"},
+	{test: "broker/brokertest.TestRecoveryThreads", keys: "num.recovery.threads.per.data.dir"},
 	{test: "broker/brokertest.TestSessionConfigs", keys: "broker.heartbeat.interval.ms broker.session.timeout.ms"},
 	{test: "broker/brokertest.TestIdentityConfigs", keys: "node.id broker.id broker.rack"},
 	{test: "broker/brokertest.TestListenersChange", keys: "listeners listener.security.protocol.map"},

@@ -41,6 +41,7 @@ type FS struct {
 	failure error
 	refuse  func(op, name string) error
 	deaf    func(op, name string) bool
+	slow    func(name string) time.Duration
 
 	tracing bool
 	trace   []string
@@ -146,6 +147,13 @@ func (f *FS) Deaf(to func(op, name string) bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.deaf = to
+}
+
+// Slow makes the opening of files take time; nil: none does.
+func (f *FS) Slow(by func(name string) time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.slow = by
 }
 
 // Trace begins to write down the changing operations.
@@ -306,6 +314,11 @@ func (f *FS) parentOf(op, name string) (*node, string, error) {
 // Open implements disk.FS.
 func (f *FS) Open(name string, flag disk.Flag) (disk.File, error) {
 	f.mu.Lock()
+	if by := f.slow; by != nil {
+		f.mu.Unlock()
+		time.Sleep(by(name))
+		f.mu.Lock()
+	}
 	defer f.mu.Unlock()
 	if err := f.look("open", name); err != nil {
 		return nil, err

@@ -62,11 +62,7 @@ func (v *View) largest(i int) (int64, error) {
 			return batch.NoTimestamp, nil
 		}
 		// Not written to since the start: closing it left its largest timestamp in the time index.
-		e, ok, err := v.segs[i].times.last()
-		if err != nil || !ok {
-			return batch.NoTimestamp, err
-		}
-		return e.timestamp, nil
+		return v.segs[i].maxIndexed(v.size)
 	}
 	return v.segs[i].maxTimestamp()
 }
@@ -76,11 +72,11 @@ func (v *View) searchTime(i int, ts int64) (FoundOffset, bool, error) {
 	seg := v.segs[i]
 	// Every record up to the last time entry below ts is older; the offset index knows where those end.
 	e, ok, err := seg.times.floor(func(e timeEntry) bool { return e.timestamp < ts })
-	if err != nil {
+	if err != nil && !isCorrupt(err) {
 		return FoundOffset{}, false, err
 	}
 	from := v.start
-	if ok {
+	if err == nil && ok && e.relative >= 0 {
 		from = max(from, seg.base+batch.Offset(e.relative))
 	}
 	at, ok, err := seg.find(from, v.sizeOf(i))

@@ -4,11 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"go.uber.org/zap"
 
 	"millrace/storage/batch"
 )
+
+// tellProgress is how often a long recovery is told of.
+const tellProgress = 10 * time.Second
 
 // recover opens a log that was not closed in order. The segments from the one that holds the recovery point on are read
 // whole, each batch's checksum compared, indexes and producer state made anew, and the log cut at the first bad batch
@@ -31,7 +35,9 @@ func (l *Log) recover(o Options, found []segmentFiles, epochsGood bool, report *
 	}
 	for i := range first {
 		all[i].synced.Store(true)
-		if all[i].size > 0 && (!found[i].index || !found[i].time || l.indexesBad(all[i])) {
+		// What their indexes say is not looked at: they were durable before the recovery point passed them, and a reader
+		// takes the segment's word where an entry leads nowhere.
+		if all[i].size > 0 && (!found[i].index || !found[i].time) {
 			if err := l.makeIndexes(all[i], report); err != nil {
 				return l.damaged(err, all[i])
 			}
@@ -52,7 +58,12 @@ func (l *Log) recover(o Options, found []segmentFiles, epochsGood bool, report *
 		}
 	}
 	l.end = all[first].base
+	told := l.now()
 	for i := first; i < len(all); i++ {
+		if now := l.now(); now.Sub(told) >= tellProgress {
+			told = now
+			l.logger.Info("log is being recovered", l.field(), zap.Int("segments done", i-first), zap.Int("of", len(all)-first), zap.Int64("bytes read", report.Scanned))
+		}
 		// l.segs is what is known to be good, so that everything an append does can be done here.
 		l.segs = all[: i+1 : i+1]
 		bad, err := l.recoverSegment(all[i], point, report)
@@ -114,12 +125,6 @@ func (l *Log) joint(next *segment, point batch.Offset) *CorruptError {
 		return nil
 	}
 	return &CorruptError{Why: fmt.Sprintf("segment begins at offset %d, the one before it ends at %d", next.base, l.end)}
-}
-
-// indexesBad looks at the indexes of a segment that is not read.
-func (l *Log) indexesBad(seg *segment) bool {
-	_, _, _, err := l.checkIndexes(seg, seg.size)
-	return isCorrupt(err)
 }
 
 // recoverSegment reads a whole segment as if its batches were appended one by one, and leaves it the active one. It

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"sync/atomic"
 
@@ -238,12 +239,45 @@ func (s *segment) maxTimestamp() (int64, error) {
 	if t := s.largest.Load(); t >= 0 {
 		return t, nil
 	}
+	t, err := s.maxIndexed(s.size)
+	if err == nil && t >= 0 {
+		s.largest.Store(t)
+	}
+	return t, err
+}
+
+// maxIndexed is the newest timestamp in the time index, or that of the segment's first size bytes where the index is not
+// what one can be.
+func (s *segment) maxIndexed(size int64) (int64, error) {
 	e, ok, err := s.times.last()
-	if err != nil || !ok {
+	switch {
+	case err == nil && !ok:
+		return batch.NoTimestamp, nil
+	case err == nil && e.timestamp >= 0 && e.relative >= 0:
+		return e.timestamp, nil
+	case err != nil && !isCorrupt(err) && !errors.Is(err, fs.ErrNotExist):
 		return batch.NoTimestamp, err
 	}
-	s.largest.Store(e.timestamp)
-	return e.timestamp, nil
+	most := batch.NoTimestamp
+	f, err := s.log.acquire()
+	if err != nil {
+		return most, err
+	}
+	defer s.log.release()
+	buf := smallBuffers.Get().(*[]byte)
+	defer smallBuffers.Put(buf)
+	sc := scanner{f: f, limit: size, buf: *buf}
+	for {
+		h, err := sc.header()
+		if err == io.EOF {
+			return most, nil
+		}
+		if err != nil {
+			return most, fmt.Errorf("segment %d: %w", s.base, err)
+		}
+		most = max(most, h.MaxTimestamp)
+		sc.step(h)
+	}
 }
 
 // retire closes the segment's files as soon as nobody has them, for good.

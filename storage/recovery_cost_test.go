@@ -1,0 +1,178 @@
+package storage
+
+import (
+	"flag"
+	"fmt"
+	"testing"
+	"time"
+
+	"millrace/storage/batch"
+	"millrace/storage/disktest"
+	"millrace/storage/log"
+	"millrace/storage/producer"
+)
+
+var partitions = flag.Int("partitions", 100, "how many partitions TestRecoveryCost recovers")
+
+// unclean makes a disk with partitions that were killed: so many rolled segments of so many batches in each
+// and a newest segment that was flushed once. It says how many bytes lie in the newest segments and in the rolled ones.
+func unclean(t *testing.T, n, rolled, batches int) (fs *disktest.FS, tails, below int64) {
+	t.Helper()
+	fs = disktest.New()
+	h := openTest(t, fs)
+	for i := range n {
+		l, err := h.Log("t", [16]byte{1}, int32(i), log.DefaultConfig())
+		if err != nil {
+			t.Fatal(err)
+		}
+		add := func(seq int) {
+			appendTo(t, l, batch.BuilderOptions{Producer: true, ProducerID: 7, BaseSequence: int32(seq)}, producer.Rules{}, 1, nil, make([]byte, 200))
+		}
+		for seq := range rolled * batches {
+			add(seq)
+			if (seq+1)%batches == 0 {
+				if err := l.Roll(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		// The recovery point lies in the newest segment, which is read from its start.
+		before := l.Size()
+		for seq := range 10 {
+			add(rolled*batches + seq)
+			if seq == 0 {
+				if err := l.Flush(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		below, tails = below+before, tails+l.Size()-before
+	}
+	if err := h.Checkpoint(); err != nil {
+		t.Fatal(err)
+	}
+	fs.Kill()
+	return fs, tails, below
+}
+
+func openTest(t *testing.T, fs *disktest.FS) *Store {
+	t.Helper()
+	s, err := Open(StoreOptions{Dirs: []string{"/a", "/b"}, FS: fs, NodeID: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// recoverAll opens all logs and says what it cost.
+func recoverAll(t *testing.T, fs *disktest.FS, n int) (disktest.Counts, *Store) {
+	t.Helper()
+	s := openTest(t, fs)
+	before := fs.Counts()
+	var list []Wanted
+	for i := range n {
+		list = append(list, Wanted{Topic: "t", ID: [16]byte{1}, Partition: int32(i), Config: log.DefaultConfig})
+	}
+	s.OpenLogs(list, 2)
+	for i := range n {
+		if l, err := s.LogAt(Where{}, "t", [16]byte{1}, int32(i), log.DefaultConfig()); err != nil || l.View().LogEnd() == 0 {
+			t.Fatal(l, err)
+		}
+	}
+	return fs.Counts().Since(before), s
+}
+
+// TestRecoveryCost: what a start after a crash asks of the disk depends on what lies behind the recovery points. Of a
+// segment below it only the length is asked for, however long it is.
+func TestRecoveryCost(t *testing.T) {
+	n := *partitions
+	cost := func(rolled, batches int) disktest.Counts {
+		fs, tails, below := unclean(t, n, rolled, batches)
+		c, s := recoverAll(t, fs, n)
+		defer s.Close(false)
+		t.Logf("%d partitions, %d bytes in the newest segments and %d below in %d segments each: %+v", n, tails, below, rolled, c)
+		// Beside the tail a log reads its topic id, the snapshot at the segment's base, the epochs.
+		if most := tails + int64(n)*200; c.Bytes > most {
+			t.Errorf("%d bytes are read, %d lie in the newest segments", c.Bytes, tails)
+		}
+		if most := n * (22 + rolled); c.Calls() > most {
+			t.Errorf("%d system calls, at most %d are to be made", c.Calls(), most)
+		}
+		return c
+	}
+	short, long, many := cost(2, 3), cost(2, 60), cost(12, 3)
+	if short != long {
+		t.Errorf("longer segments below the recovery point cost %+v instead of %+v", long, short)
+	}
+	many.Looks -= n * 10 // each segment is asked for its length
+	if short != many {
+		t.Errorf("more segments below the recovery point cost %+v instead of %+v", many, short)
+	}
+}
+
+// TestUnboundedRecoveryIsSeen shows that the counting would notice: without the checkpoints every segment is read.
+func TestUnboundedRecoveryIsSeen(t *testing.T) {
+	fs, tails, below := unclean(t, 4, 3, 30)
+	for _, dir := range []string{"/a", "/b"} {
+		fs.Put(dir+"/"+recoveryPointFile, checkpoint{}.encode())
+	}
+	c, s := recoverAll(t, fs, 4)
+	defer s.Close(false)
+	if c.Bytes < tails+below {
+		t.Errorf("%d bytes are read of %d", c.Bytes, tails+below)
+	}
+}
+
+// TestLogsOpenSideBySide: each directory opens its logs by itself.
+func TestLogsOpenSideBySide(t *testing.T) {
+	fs, _, _ := unclean(t, 20, 1, 1)
+	fs.Slow(func(name string) time.Duration { return 100 * time.Microsecond })
+	c, s := recoverAll(t, fs, 20)
+	if got := len(s.openLogs()); got != 2 {
+		t.Fatalf("%d directories", got)
+	}
+	if err := s.Close(true); err != nil {
+		t.Fatal(err)
+	}
+	if c.Opens < 20 {
+		t.Error(c)
+	}
+	fs.Slow(nil)
+	_, s = recoverAll(t, fs, 20)
+	defer s.Close(false)
+	for i := range 20 {
+		l, err := s.LogAt(Where{}, "t", [16]byte{1}, int32(i), log.DefaultConfig())
+		if err != nil || l.View().LogEnd() != 11 {
+			t.Fatal(fmt.Sprint(l.View().LogEnd()), err)
+		}
+	}
+}
+
+// BenchmarkRecovery reads what lies behind the recovery point of one log.
+func BenchmarkRecovery(b *testing.B) {
+	dir := b.TempDir() + "/t-0"
+	l, _, err := log.Open(log.Options{Dir: dir, Topic: "t"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for range 4096 {
+		u := batch.NewBuilder(batch.BuilderOptions{})
+		u.Add(1, nil, make([]byte, 16<<10))
+		h, err := batch.ParseHeader(u.Bytes())
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := l.Append(u.Bytes(), h, 1); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.SetBytes(l.Size())
+	l.Abandon()
+	for b.Loop() {
+		l, r, err := log.Open(log.Options{Dir: dir, Topic: "t"})
+		if err != nil || r.Cut != nil {
+			b.Fatal(r, err)
+		}
+		l.Abandon()
+	}
+}
