@@ -15,9 +15,8 @@ type bucket struct {
 // rateBurst is how many seconds' worth may come at once.
 const rateBurst = 10
 
-// delay takes a token and tells how long to wait before using it. A rate of 0
-// is no limit.
-func (b *bucket) delay(now int64, rate float64) time.Duration {
+// wait tells how long there is no token; take takes one. A rate of 0 is no limit.
+func (b *bucket) wait(now int64, rate float64) time.Duration {
 	if rate <= 0 {
 		b.begun = false
 		return 0
@@ -29,12 +28,16 @@ func (b *bucket) delay(now int64, rate float64) time.Duration {
 		b.tokens = min(b.tokens+float64(now-b.last)/1e9*rate, most)
 	}
 	b.last = now
-	b.tokens--
-	if b.tokens >= 0 {
+	if b.tokens >= 1 {
 		return 0
 	}
-	return time.Duration(-b.tokens / rate * 1e9)
+	return time.Duration(min((1-b.tokens)/rate, longestWait.Seconds()) * 1e9)
 }
+
+// longestWait is when it is looked again at the latest.
+const longestWait = time.Hour
+
+func (b *bucket) take() { b.tokens-- }
 
 // logLimit lets one line of each kind through a second.
 type logLimit struct {

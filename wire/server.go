@@ -118,6 +118,7 @@ type Server struct {
 	mu        sync.Mutex
 	changed   sync.Cond // connections, limits, or the server's state
 	limits    Limits
+	relimited chan struct{} // closed when limits change; replaced then
 	listeners map[string]*listener
 	open      map[net.Listener]string // listener's name
 	conns     map[*connection]struct{}
@@ -159,6 +160,7 @@ func NewServer(o ServerOptions) *Server {
 		log:       o.Logger,
 		start:     time.Now(),
 		limits:    o.Limits,
+		relimited: make(chan struct{}),
 		stopped:   make(chan struct{}),
 		disk:      make(gate, gateWidth),
 		light:     make(gate, handlersWidth),
@@ -181,6 +183,8 @@ func (s *Server) SetLimits(l Limits) {
 	s.mu.Lock()
 	s.limits = l
 	s.changed.Broadcast()
+	close(s.relimited)
+	s.relimited = make(chan struct{})
 	s.mu.Unlock()
 }
 
@@ -318,19 +322,39 @@ func (s *Server) waitForSlot(ctx context.Context, ln *listener) bool {
 	}
 }
 
-// waitForRate waits until the creation rate allows one more connection.
+// waitForRate waits until the creation rate allows one more connection: the rate
+// there is by then, which may have changed meanwhile.
 func (s *Server) waitForRate(ctx context.Context, ln *listener) bool {
-	s.mu.Lock()
-	now := s.clock()
-	wait := ln.rate.delay(now, s.limits.PerListenerRate[ln.name])
-	if !ln.reserved {
-		wait = max(wait, s.rate.delay(now, s.limits.MaxCreationRate))
+	for {
+		s.mu.Lock()
+		now := s.clock()
+		wait := ln.rate.wait(now, s.limits.PerListenerRate[ln.name])
+		if !ln.reserved {
+			wait = max(wait, s.rate.wait(now, s.limits.MaxCreationRate))
+		}
+		if wait <= 0 {
+			ln.rate.take()
+			if !ln.reserved {
+				s.rate.take()
+			}
+			s.mu.Unlock()
+			return true
+		}
+		changed := s.relimited
+		s.mu.Unlock()
+		t := time.NewTimer(wait)
+		select {
+		case <-t.C:
+		case <-changed:
+			t.Stop()
+		case <-ctx.Done():
+			t.Stop()
+			return false
+		case <-s.stopped:
+			t.Stop()
+			return false
+		}
 	}
-	s.mu.Unlock()
-	if wait <= 0 {
-		return true
-	}
-	return s.sleep(ctx, wait)
 }
 
 // accept starts a connection.

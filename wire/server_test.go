@@ -362,6 +362,35 @@ func TestCreationRate(t *testing.T) {
 	})
 }
 
+// A rate that admits nobody for years is not waited for once it is taken back.
+func TestCreationRateChangesWhileItIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, ServerOptions{Handler: echo(), Limits: Limits{MaxCreationRate: 1e-9}})
+		defer w.close()
+		start := time.Now()
+		first := w.dial()
+		defer first.nc.Close()
+		first.other(1, "x")
+		first.silent(time.Hour)
+		w.server.SetLimits(Limits{MaxCreationRate: 5})
+		first.expect(1, "ok x")
+		w.server.SetLimits(Limits{MaxCreationRate: 1e-9})
+		// One more may be admitted: the accept that was waiting.
+		for range 2 {
+			p := w.dial()
+			defer p.nc.Close()
+		}
+		w.server.SetLimits(Limits{})
+		last := w.dial()
+		defer last.nc.Close()
+		last.other(2, "y")
+		last.expect(2, "ok y")
+		if d := time.Since(start); d > time.Hour+time.Minute {
+			t.Errorf("it took %v", d)
+		}
+	})
+}
+
 func TestServeAfterClose(t *testing.T) {
 	s := NewServer(ServerOptions{Handler: echo()})
 	s.Close()
