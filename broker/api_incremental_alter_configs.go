@@ -1,6 +1,8 @@
 package broker
 
 import (
+	"strings"
+
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -46,6 +48,16 @@ func (b *Broker) incrementalAlterConfigs(c *call, req *kmsg.IncrementalAlterConf
 				done(r, code, msg)
 				continue
 			}
+			if code, msg := b.checkReach(c.image, r.ResourceName, within(afterwards(c.image, r))); code != 0 {
+				done(r, code, msg)
+				continue
+			}
+			ask.Resources = append(ask.Resources, r)
+		case r.ResourceType == kmsg.ConfigResourceTypeBroker && r.ResourceName == "" && b.kindOf(c.Conn.Listener) == onBroker:
+			if code, msg := b.checkReach(c.image, r.ResourceName, within(afterwards(c.image, r))); code != 0 {
+				done(r, code, msg)
+				continue
+			}
 			ask.Resources = append(ask.Resources, r)
 		default:
 			ask.Resources = append(ask.Resources, r)
@@ -77,6 +89,8 @@ func afterwards(img *image.Image, r kmsg.IncrementalAlterConfigsRequestResource)
 		switch op := config.Op(c.Op); {
 		case op == config.OpDelete:
 			delete(after, c.Name)
+		case c.Value != nil && op == config.OpSet && strings.HasPrefix(c.Name, "listener.name."):
+			after[c.Name] = *c.Value
 		case c.Value == nil || !known:
 		case op == config.OpSet:
 			after[c.Name] = *c.Value

@@ -187,8 +187,13 @@ func (b *Broker) topicConfig(img *image.Image, name string) *config.TopicConfig 
 // broker, for all of the cluster, or in its file.
 func (b *Broker) setting(img *image.Image) config.Lookup {
 	own, cluster := dynamic(img, image.BrokerResource, itoa(b.nodeID)), dynamic(img, image.BrokerResource, "")
+	return over(own, cluster, b.config.Set)
+}
+
+// over looks a config up in one place after another.
+func over(levels ...config.Lookup) config.Lookup {
 	return func(name string) (string, bool) {
-		for _, from := range []config.Lookup{own, cluster, b.config.Set} {
+		for _, from := range levels {
 			if text, ok := from(name); ok {
 				return text, true
 			}

@@ -271,6 +271,7 @@ func (j *journal) line(text string) {
 		Level   string    `json:"level"`
 		Logger  string    `json:"logger"`
 		Message string    `json:"message"`
+		Config  string    `json:"config"` // each that is set without effect is told of, once
 	}
 	if err := json.Unmarshal([]byte(text), &l); err != nil {
 		j.bad = append(j.bad, "a line that is not JSON: "+text)
@@ -279,7 +280,7 @@ func (j *journal) line(text string) {
 	if l.Level == "info" || l.Level == "debug" {
 		return
 	}
-	kind := fmt.Sprintf("%s %q in %s", l.Logger, l.Message, l.Time.UTC().Format("15:04:05"))
+	kind := fmt.Sprintf("%s %q in %s", l.Logger, l.Message+" "+l.Config, l.Time.UTC().Format("15:04:05"))
 	if j.seen[kind]++; j.seen[kind] == 3 {
 		// A second of the limiter may begin anywhere in a second of the clock.
 		j.bad = append(j.bad, "more than one line a second of "+kind)

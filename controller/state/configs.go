@@ -301,7 +301,12 @@ func (d *Decider) checkTopicConfigs(configs []image.Config) *failure {
 // threadPools may at most be doubled or halved in one change.
 var threadPools = []string{
 	"background.threads", "num.io.threads", "num.network.threads", "num.recovery.threads.per.data.dir", "num.replica.fetchers",
+	"remote.log.manager.copier.thread.pool.size", "remote.log.manager.expiration.thread.pool.size",
+	"remote.log.manager.follower.thread.pool.size", "remote.log.reader.threads", "log.cleaner.threads",
 }
+
+// leastDedupe is what log.cleaner.dedupe.buffer.size must have for each cleaner thread.
+const leastDedupe = 1 << 20
 
 // checkBroker judges the changes themselves: Kafka lets a broker that holds an
 // unknown or outdated config be changed.
@@ -352,7 +357,7 @@ func (d *Decider) checkPerIP(r resource, after []image.Config) *failure {
 		levels = []config.Lookup{own, changed}
 	}
 	const limit, overrides = "max.connections.per.ip", "max.connections.per.ip.overrides"
-	if d.threads(limit, levels...) != 0 {
+	if d.number(limit, levels...) != 0 {
 		return nil
 	}
 	for _, level := range append(levels, d.static.Set) {
@@ -368,18 +373,22 @@ func (d *Decider) checkPerIP(r resource, after []image.Config) *failure {
 
 // checkThreads compares the thread pools of the broker before and after a change
 // of its own configs or the cluster's: what another level hides is no change.
-func (d *Decider) checkThreads(r resource, after []image.Config) *failure {
+func (d *Decider) checkThreads(r resource, list []image.Config) *failure {
 	broker := r.name
 	if broker == "" {
 		broker = strconv.Itoa(int(d.node))
 	}
 	own, cluster := d.working.Configs(image.BrokerResource, broker).Get, d.clusterDefaults()
-	changed, _ := lookup(after)
+	changed, _ := lookup(list)
+	after := []config.Lookup{changed, cluster}
+	if r.name == "" {
+		after = []config.Lookup{own, changed}
+	}
+	if d.number("log.cleaner.dedupe.buffer.size", after...)/leastDedupe < d.number("log.cleaner.threads", after...) {
+		return fail(kerr.InvalidRequest, "requirement failed: log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.")
+	}
 	for _, key := range threadPools {
-		was, wanted := d.threads(key, own, cluster), d.threads(key, changed, cluster)
-		if r.name == "" {
-			wanted = d.threads(key, own, changed)
-		}
+		was, wanted := d.number(key, own, cluster), d.number(key, after...)
 		prefix := fmt.Sprintf("Dynamic thread count update validation failed for %s=%d: ", key, wanted)
 		switch {
 		case wanted == was:
@@ -394,14 +403,15 @@ func (d *Decider) checkThreads(r resource, after []image.Config) *failure {
 	return nil
 }
 
-// threads is the size of a thread pool with these dynamic configs over the static.
-func (d *Decider) threads(key string, levels ...config.Lookup) int {
+// number is the value of an int or long config with these dynamic configs over the
+// static.
+func (d *Decider) number(key string, levels ...config.Lookup) int64 {
 	for _, level := range levels {
 		if v, set := level(key); set {
-			if n, err := strconv.Atoi(strings.TrimSpace(v)); err == nil {
+			if n, err := strconv.ParseInt(strings.TrimSpace(v), 10, 64); err == nil {
 				return n
 			}
 		}
 	}
-	return int(d.static.Int(key))
+	return d.static.Long(key)
 }
