@@ -19,7 +19,7 @@ import (
 	"millrace/wire"
 )
 
-// Fetch (1), versions 4-18. KIP-74 (limits), KIP-98 (isolation), KIP-227
+// Fetch (1), versions 0-18. KIP-74 (limits), KIP-98 (isolation), KIP-227
 // (sessions, v7), KIP-320 (leader epochs, v9), KIP-392 (fetching from
 // followers, v11), KIP-595 (diverging epochs, v12), KIP-516 (topic ids, v13),
 // KIP-903 (replica epochs, v15), KIP-951 (current leaders, v16), KIP-1166
@@ -29,6 +29,9 @@ import (
 // what later ones give counts against the response's limit. A fetch that found
 // too little lets go of it, registers one waiter on all its partitions, looks
 // again, waits in the goroutine that read the request, and reads once more.
+//
+// Versions below 4 are given message sets (old_sets.go). Below 3 a first batch
+// that is larger than the limits is left out.
 
 // fetchRead is one partition of a fetch: what was asked, who serves it, and
 // what was found.
@@ -73,6 +76,7 @@ type fetching struct {
 	empty       bool  // its session was closed: nothing is left to fetch
 	maxBytes    int64
 	minBytes    int64
+	kept        int // bytes converted for an old client before they are sent
 	reads       []fetchRead
 }
 
@@ -294,7 +298,7 @@ func (f *fetching) wait() {
 // read reads every partition. The first batch of the first partition that has
 // any comes whole, whatever the limits (KIP-74).
 func (f *fetching) read() {
-	left, minOne := f.maxBytes, true
+	left, minOne := f.maxBytes, f.c.Version >= wholeInFetch
 	for i := range f.reads {
 		r := &f.reads[i]
 		if r.code != 0 {
@@ -414,6 +418,10 @@ func (f *fetching) add(resp *wire.FetchResponse, r *fetchRead, named *nodes) {
 	t := &resp.Topics[len(resp.Topics)-1]
 	p := wire.NewFetchPartition(key.Index)
 	p.HighWatermark, p.LastStableOffset, p.LogStartOffset = -1, -1, -1
+	var old *downgraded
+	if f.c.Version < batchesInFetch && r.part != nil {
+		old = f.older(r)
+	}
 	switch {
 	case r.code != 0:
 		p.ErrorCode = r.code
@@ -434,8 +442,10 @@ func (f *fetching) add(resp *wire.FetchResponse, r *fetchRead, named *nodes) {
 			p.DivergingEpoch = &wire.FetchEpochEnd{Epoch: int32(d.Epoch), EndOffset: int64(d.EndOffset)}
 		}
 		if n := r.found.Records.Len(); n > 0 {
+			if p.Section = r.found.Records; old != nil {
+				p.Section, n = old, old.Len()
+			}
 			f.b.seen.sent(r.part.Topic(), n, f.replica >= 0)
-			p.Section = r.found.Records
 		} else {
 			r.found.Records.Release()
 		}

@@ -17,8 +17,7 @@ import (
 	"millrace/wire"
 )
 
-// Produce (0), versions 3-13; 0-2 are advertised but not served, as in Kafka
-// (KAFKA-18659). KIP-98 (idempotence), KIP-467 (per-record errors, v8),
+// Produce (0), versions 0-13. KIP-98 (idempotence), KIP-467 (per-record errors, v8),
 // KIP-951 (the current leader beside NOT_LEADER_OR_FOLLOWER, v10), KIP-516
 // (topic ids, v13).
 //
@@ -26,6 +25,10 @@ import (
 // the topic, existence, the batch's shape, acks, internal topic, leadership,
 // ISR, then the log's own. With acks=0 an error closes the connection. What
 // has to wait for replication is a pending reply; the connection reads on.
+//
+// Versions below 3 carry message sets, which are made batches (old_sets.go): their
+// shape is looked at behind the other checks, and one without a whole message is
+// answered as if it had been appended.
 //
 // Transactional batches are refused until transactions exist. Kafka never
 // answers a partition with null records; here it is INVALID_RECORD.
@@ -189,7 +192,13 @@ func refusesRequest(c *call, req *kmsg.ProduceRequest) (int16, *string) {
 		for j := range req.Topics[i].Partitions {
 			r := req.Topics[i].Partitions[j].Records
 			var refused *batch.Error
-			if _, _, err := batch.Shape(r, c.Version); errors.As(err, &refused) && refused.Request {
+			var err error
+			if c.Version >= batchesInProduce {
+				_, _, err = batch.Shape(r, c.Version)
+			} else {
+				err = batch.ShapeOld(r)
+			}
+			if errors.As(err, &refused) && refused.Request {
 				return codeOf(err), &refused.Message
 			}
 			const attributes, magic = 21, 16
@@ -253,10 +262,14 @@ func (b *Broker) produceOne(c *call, req *kmsg.ProduceRequest, topic *image.Topi
 		pp.ErrorCode = kerr.UnknownTopicOrPartition.Code
 		return nil, none
 	}
-	header, records, err := batch.Shape(rp.Records, c.Version)
-	if err != nil {
-		tellRefused(pp, err)
-		return nil, none
+	var header batch.Header
+	records, old := rp.Records, c.Version < batchesInProduce
+	if !old {
+		var err error
+		if header, records, err = batch.Shape(rp.Records, c.Version); err != nil {
+			tellRefused(pp, err)
+			return nil, none
+		}
 	}
 	if req.Acks < -1 || req.Acks > 1 {
 		pp.ErrorCode = kerr.InvalidRequiredAcks.Code
@@ -282,11 +295,20 @@ func (b *Broker) produceOne(c *call, req *kmsg.ProduceRequest, topic *image.Topi
 		pp.ErrorCode = kerr.InvalidTxnState.Code
 		return nil, none
 	}
-	checked, err := part.Check(records, header, b.now().UnixMilli())
+	var checked batch.Checked
+	var err error
+	if old {
+		checked, err = part.CheckSet(records, b.now().UnixMilli())
+	} else {
+		checked, err = part.Check(records, header, b.now().UnixMilli())
+	}
 	if err != nil {
 		b.seen.appended(topic.Name, 0, len(records), err)
 		tellRefused(pp, err)
 		return nil, none
+	}
+	if checked.Batch == nil {
+		return nil, none // there is no message
 	}
 	if &checked.Batch[0] != &records[0] {
 		b.seen.recompressed(topic.Name, int(checked.Header.Count))

@@ -26,7 +26,7 @@ func (b *Broker) apiVersions(c *call) wire.Reply {
 	if c.Body == nil {
 		resp.ErrorCode = kerr.UnsupportedVersion.Code
 		a := lookup(int16(kmsg.ApiVersions))
-		resp.ApiKeys = []kmsg.ApiVersionsResponseApiKey{{ApiKey: int16(a.key), MinVersion: a.told, MaxVersion: a.max}}
+		resp.ApiKeys = []kmsg.ApiVersionsResponseApiKey{{ApiKey: int16(a.key), MinVersion: a.min, MaxVersion: a.max}}
 		c.answered(resp)
 		return wire.Reply{Body: wire.Encode(resp)}
 	}
@@ -61,7 +61,7 @@ func (b *Broker) apiVersions(c *call) wire.Reply {
 	kind := b.kindOf(c.Conn.Listener)
 	for i := range table {
 		if a := &table[i]; a.on&kind != 0 {
-			resp.ApiKeys = append(resp.ApiKeys, kmsg.ApiVersionsResponseApiKey{ApiKey: int16(a.key), MinVersion: a.told, MaxVersion: a.max})
+			resp.ApiKeys = append(resp.ApiKeys, kmsg.ApiVersionsResponseApiKey{ApiKey: int16(a.key), MinVersion: a.min, MaxVersion: a.max})
 		}
 	}
 	for _, f := range b.features {

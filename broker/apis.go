@@ -27,10 +27,7 @@ type api struct {
 	key kmsg.Key
 	// min and max are the versions served, whole.
 	min, max int16
-	// told is the lowest version ApiVersions names where it differs from min:
-	// Kafka advertises Produce from 0 for old librdkafka (KAFKA-18659).
-	told int16
-	on   listenerKind
+	on       listenerKind
 	// worded: its answers hold texts that are made of what clients said (clipTexts).
 	worded bool
 	// handle executes one request on the goroutine that read it. It may block.
@@ -43,8 +40,8 @@ var table []api
 
 func init() {
 	table = []api{
-		{key: kmsg.Produce, min: 3, max: 13, told: 0, on: onBroker, handle: (*Broker).produce},
-		{key: kmsg.Fetch, min: 4, max: 18, on: onBroker, handle: (*Broker).fetch},
+		{key: kmsg.Produce, min: 0, max: 13, on: onBroker, handle: (*Broker).produce},
+		{key: kmsg.Fetch, min: 0, max: 18, on: onBroker, handle: (*Broker).fetch},
 		{key: kmsg.ListOffsets, min: 0, max: 11, on: onBroker, handle: answer((*Broker).listOffsets)},
 		{key: kmsg.Metadata, min: 0, max: 13, on: onBroker, handle: answer((*Broker).metadata)},
 		{key: kmsg.OffsetCommit, min: 0, max: 10, on: onBroker, handle: answer((*Broker).offsetCommit)},
@@ -87,9 +84,6 @@ func init() {
 	}
 	for i := range table {
 		a := &table[i]
-		if a.key != kmsg.Produce {
-			a.told = a.min
-		}
 		a.worded = hasTexts(reflect.TypeOf(kmsg.ResponseForKey(int16(a.key))))
 		byKey[a.key] = a
 	}

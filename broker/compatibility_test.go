@@ -57,7 +57,7 @@ func kafkaAPIs(t *testing.T) []kafkaAPI {
 // waits says, for each API of Kafka's that is not served, or not on every
 // listener, what it waits for; and why versions are left out.
 var waits = map[int16]string{
-	0: "versions 0 to 2 carry message sets: they are named, as Kafka 4 names them, and refused", 1: "versions 0 to 3 want message sets; a controller's Fetch is KRaft's own replication, in whose place raft's own messages agree on the metadata",
+	1: "a controller's Fetch is KRaft's own replication, in whose place raft's own messages agree on the metadata",
 	4: "removed in Kafka 4.0", 5: "removed in Kafka 4.0", 6: "removed in Kafka 4.0", 7: "removed in Kafka 4.0",
 	17: "SASL", 36: "SASL", 38: "delegation tokens", 39: "delegation tokens", 40: "delegation tokens", 41: "delegation tokens",
 	24: "transactions", 25: "transactions", 26: "transactions", 27: "transactions", 28: "transactions", 65: "transactions", 66: "transactions",

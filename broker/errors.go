@@ -77,6 +77,7 @@ var plainErrors = []struct {
 	{partition.ErrOffsetNotAvailable, kerr.OffsetNotAvailable},
 	{partition.ErrOffsetOutOfRange, kerr.OffsetOutOfRange},
 	{partition.ErrOnlyCompacted, kerr.PolicyViolation},
+	{batch.ErrTooLargeToDowngrade, kerr.MessageTooLarge},
 	{session.ErrUnknown, kerr.FetchSessionIDNotFound},
 	{session.ErrEpoch, kerr.InvalidFetchSessionEpoch},
 	{session.ErrTopicIDs, kerr.FetchSessionTopicIDError},

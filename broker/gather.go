@@ -82,6 +82,7 @@ func (t *topicCounts) gather(tell func(*metrics.Metric, int64)) {
 	tell(metrics.FailedProduce, t.failedProduces.Load())
 	tell(metrics.FailedFetch, t.failedFetches.Load())
 	tell(metrics.ProduceConv, t.conversions.Load())
+	tell(metrics.FetchConv, t.downgrades.Load())
 }
 
 // requestTimes are the histograms of a kind of request, in the order of

@@ -74,7 +74,7 @@ type topicCounts struct {
 	messagesIn, bytesIn, bytesOut, bytesRejected atomic.Int64
 	produces, fetches                            atomic.Int64
 	failedProduces, failedFetches                atomic.Int64
-	conversions                                  atomic.Int64
+	conversions, downgrades                      atomic.Int64
 }
 
 type listenerCounts struct{ in, out, requests, responses atomic.Int64 }
@@ -266,6 +266,15 @@ func (o *observation) recompressed(topic string, records int) {
 	}
 	o.all.conversions.Add(int64(records))
 	o.topic(topic).conversions.Add(int64(records))
+}
+
+// downgraded counts records that were converted for an old client.
+func (o *observation) downgraded(topic string, records int) {
+	if o == nil || records == 0 {
+		return
+	}
+	o.all.downgrades.Add(int64(records))
+	o.topic(topic).downgrades.Add(int64(records))
 }
 
 // read counts the read of one partition.

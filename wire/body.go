@@ -11,7 +11,8 @@ import (
 
 // A Section is a run of bytes of a file that will not change while the Section
 // is held. The server releases it once its last byte was written or the reply
-// was given up.
+// was given up. One that holds its bytes in memory, or makes them there as it is
+// read, says how many with a method Memory() int; it is read once, in order.
 type Section interface {
 	// Len is the number of bytes announced in the reply.
 	Len() int
@@ -109,11 +110,21 @@ func (b *Body) memory() int64 {
 		switch {
 		case c.sec == nil:
 			bytes += len(c.b)
+		case held(c.sec) > 0:
+			bytes += held(c.sec)
 		case c.sec.Len() <= sectionCopyMax:
 			copied += c.sec.Len()
 		}
 	}
 	return int64(bytes + min(copied, maxHeld))
+}
+
+// held is what a section that is made in memory says it holds.
+func held(s Section) int {
+	if m, ok := s.(interface{ Memory() int }); ok {
+		return m.Memory()
+	}
+	return 0
 }
 
 // Bytes copies the body into one slice, reading its sections. It is meant for

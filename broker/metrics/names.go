@@ -34,6 +34,7 @@ var (
 	FailedProduce  = define(Counter, "kafka_server_brokertopicmetrics_failedproducerequests_total", topicMeter("FailedProduceRequestsPerSec"), "Appends that failed for a reason that clients do not expect.", topicToo...)
 	FailedFetch    = define(Counter, "kafka_server_brokertopicmetrics_failedfetchrequests_total", topicMeter("FailedFetchRequestsPerSec"), "Reads that failed for a reason that clients do not expect.", topicToo...)
 	ProduceConv    = define(Counter, "kafka_server_brokertopicmetrics_producemessageconversions_total", topicMeter("ProduceMessageConversionsPerSec"), "Records that were recompressed or converted before they were appended.", topicToo...)
+	FetchConv      = define(Counter, "kafka_server_brokertopicmetrics_fetchmessageconversions_total", topicMeter("FetchMessageConversionsPerSec"), "Records that were converted for clients that know message sets only.", topicToo...)
 	InvalidMagic   = define(Counter, "kafka_server_brokertopicmetrics_invalidmagicnumberrecords_total", topicMeter("InvalidMagicNumberRecordsPerSec"), "Batches refused for their magic.", onlyTotal...)
 	InvalidCRC     = define(Counter, "kafka_server_brokertopicmetrics_invalidmessagecrcrecords_total", topicMeter("InvalidMessageCrcRecordsPerSec"), "Batches refused because they are corrupt.", onlyTotal...)
 	InvalidOffset  = define(Counter, "kafka_server_brokertopicmetrics_invalidoffsetorsequencerecords_total", topicMeter("InvalidOffsetOrSequenceRecordsPerSec"), "Batches refused for their sequence number.", onlyTotal...)

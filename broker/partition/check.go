@@ -22,9 +22,37 @@ func (p *Partition) Check(b []byte, h batch.Header, now int64) (batch.Checked, e
 	if kind := h.Attributes.Codec(); kind == 0 && (!r.Recompress || r.Codec == kind) {
 		return batch.Validate(b, r)
 	}
+	var c batch.Checked
+	var err error
+	WithScratch(func(s *batch.Scratch) {
+		r.Scratch = s
+		c, err = batch.Validate(b, r)
+	})
+	return c, err
+}
+
+// CheckSet is Check for the message set of an old client, of which it makes the batch to append; see batch.Upgrade.
+func (p *Partition) CheckSet(set []byte, now int64) (batch.Checked, error) {
+	r := p.Rules(now)
+	var c batch.Checked
+	var err error
+	WithScratch(func(s *batch.Scratch) {
+		r.Scratch = s
+		c, err = batch.Upgrade(set, r)
+	})
+	return c, err
+}
+
+// WithScratch waits for its turn and calls f with decompressors and compressors.
+func WithScratch(f func(*batch.Scratch)) {
 	scratches.slots <- struct{}{}
 	defer func() { <-scratches.slots }()
-	r.Scratch = scratches.idle.Get().(*batch.Scratch)
-	defer scratches.idle.Put(r.Scratch)
-	return batch.Validate(b, r)
+	s := scratches.idle.Get().(*batch.Scratch)
+	defer scratches.idle.Put(s)
+	f(s)
+}
+
+// StoresZstd says that the topic's compression.type is zstd.
+func (p *Partition) StoresZstd() bool {
+	return p.settings.Load().rules.StoresZstd()
 }

@@ -2,7 +2,13 @@ package batch
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/hex"
+	"errors"
+	"hash/crc32"
+	"io"
+	"runtime"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -49,37 +55,64 @@ func TestMessageBytes(t *testing.T) {
 	}
 }
 
+// contents are what a batch's records say.
+func contents(t testing.TB, b []byte) []Record {
+	var out []Record
+	for r, err := range Records(b, 0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
 func TestUpgrade(t *testing.T) {
 	for _, magic := range []int8{0, 1} {
 		for _, kind := range setKinds {
-			s := set(magic, kind, message{timestamp: now, key: []byte("k"), value: []byte("v")}, message{timestamp: now - 1, value: []byte{}}, message{timestamp: now + 1, key: []byte("k")})
-			b, err := Upgrade(append(s, s[:20]...), open(), 1<<20)
-			if err != nil {
-				t.Errorf("magic %d, %v: %v", magic, kind, err)
-				continue
-			}
-			c, err := Validate(b, open())
-			if err != nil || c.Header.Count != 3 || c.Header.Attributes.Codec() != kind {
-				t.Errorf("magic %d, %v: %+v, %v", magic, kind, c.Header, err)
-			}
-			if want := map[int8]int64{0: -1, 1: now + 1}[magic]; c.MaxTimestamp != want {
-				t.Errorf("magic %d, %v: largest timestamp %d, want %d", magic, kind, c.MaxTimestamp, want)
-			}
-			r := open()
-			r.Recompress, r.Codec = true, codec.Zstd
-			if b, err = Upgrade(s, r, 1<<20); err != nil {
-				t.Errorf("to zstd: %v", err)
-			} else if c, err = Validate(b, r); err != nil || c.Header.Attributes.Codec() != codec.Zstd {
-				t.Errorf("to zstd: %+v, %v", c.Header, err)
-			}
-			r = open()
-			r.Compacted = true
-			if b, err = Upgrade(s, r, 1<<20); err != nil {
-				t.Error(err)
-			} else if _, err = Validate(b, r); kindOf(err) != InvalidRecord {
-				t.Errorf("a null key in a compacted topic: %v", err)
+			s := set(magic, kind, message{timestamp: now, key: []byte("k"), value: []byte("v")}, message{timestamp: now - 1, value: []byte{}}, message{timestamp: now + 1, key: []byte{}})
+			for _, to := range []codec.Kind{-1, codec.None, codec.Gzip, codec.Zstd} {
+				r := open()
+				want := kind
+				if to >= 0 {
+					r.Recompress, r.Codec, want = true, to, to
+				}
+				c, err := Upgrade(append(s, s[:20]...), r)
+				if err != nil {
+					t.Errorf("magic %d, %v to %v: %v", magic, kind, to, err)
+					continue
+				}
+				if h, err := ParseHeader(c.Batch); err != nil || h != c.Header || h.Size() != len(c.Batch) || CheckCRC(c.Batch) != nil {
+					t.Errorf("magic %d, %v to %v: header %+v, %v, told %+v", magic, kind, to, h, err, c.Header)
+				}
+				if c.Header.Count != 3 || c.Header.Attributes != Attributes(want) || c.Header.LastOffsetDelta != 2 || c.Header.HasProducer() || c.AppendTime != -1 {
+					t.Errorf("magic %d, %v to %v: %+v", magic, kind, to, c)
+				}
+				times := map[int8][]int64{0: {-1, -1, -1}, 1: {now, now - 1, now + 1}}[magic]
+				most, place := now+1, int32(2)
+				if magic == 0 {
+					most, place = -1, 0
+				}
+				if c.MaxTimestamp != most || c.Header.MaxTimestamp != most || c.OffsetOfMaxTimestamp != place {
+					t.Errorf("magic %d, %v to %v: largest timestamp %d at %d", magic, kind, to, c.MaxTimestamp, c.OffsetOfMaxTimestamp)
+				}
+				got := contents(t, c.Batch)
+				for i, w := range []Record{{Key: []byte("k"), Value: []byte("v")}, {Value: []byte{}}, {Key: []byte{}}} {
+					g := got[i]
+					if !bytes.Equal(g.Key, w.Key) || (g.Key == nil) != (w.Key == nil) || !bytes.Equal(g.Value, w.Value) || (g.Value == nil) != (w.Value == nil) || g.Timestamp != times[i] || g.Offset != Offset(i) {
+						t.Errorf("magic %d, %v to %v, record %d: %+v", magic, kind, to, i, g)
+					}
+				}
+				r.Timestamps, r.Now = LogAppendTime, now+7
+				if c, err = Upgrade(s, r); err != nil || !c.Header.Attributes.LogAppendTime() || c.MaxTimestamp != now+7 || c.AppendTime != now+7 || c.OffsetOfMaxTimestamp != 0 {
+					t.Errorf("LogAppendTime: %+v, %v", c, err)
+				}
 			}
 		}
+	}
+	// A batch of magic 2 is what Validate makes of it.
+	if c, err := Upgrade(build(codec.Gzip, 2, 3), open()); err != nil || c.Header.Count != 2 {
+		t.Errorf("magic 2: %+v, %v", c, err)
 	}
 }
 
@@ -90,38 +123,174 @@ func TestUpgradeRefuses(t *testing.T) {
 		packed, _ := codec.Compress(codec.Gzip, nil, b, 0)
 		return appendMessage(nil, &message{magic: magic, flags: 1, value: packed})
 	}
+	at := func(offset Offset, b []byte) []byte { binary.BigEndian.PutUint64(b, uint64(offset)); return b }
+	// form sets bytes of a message and its checksum.
+	form := func(b []byte, i int, with ...byte) []byte {
+		copy(b[i:], with)
+		binary.BigEndian.PutUint32(b[atMessageCRC:], crc32.ChecksumIEEE(b[atMagic:]))
+		return b
+	}
+	flagged := message{timestamp: now, flags: setAppendTime, key: []byte("k")}
+	keyless, late := message{timestamp: now}, message{timestamp: now + 1<<50, key: []byte("k")}
 	nested := message{magic: 1, flags: 1, value: []byte("v")}
+	large := message{timestamp: now, key: []byte("k"), value: make([]byte, 3*windowSize)}
+	strict := open()
+	strict.AfterMax = 1000
+	compacted := strict
+	compacted.Compacted = true
+	small := open()
+	small.MaxBytes = 100
+	short := open()
+	short.MaxRecordBytes = 1000
+	segment := open()
+	segment.SegmentBytes = 80
+	append1 := open()
+	append1.Timestamps = LogAppendTime
+	wide := func(b []byte) []byte { return inner(1, b) }
 	for name, c := range map[string]struct {
-		set  []byte
-		want Kind
+		set   []byte
+		rules Rules
+		want  Kind
 	}{
-		"a changed byte":             {flip(set(1, codec.None, one), -1), Corrupt},
-		"a changed byte, packed":     {inner(1, flip(set(1, codec.None, one), -1)), Corrupt},
-		"not gzip":                   {appendMessage(nil, &message{magic: 1, flags: 1, value: []byte("v")}), Undecompressable},
-		"zstd":                       {appendMessage(nil, &message{magic: 1, flags: 4, value: []byte("v")}), UnsupportedCompression},
-		"codec 6":                    {appendMessage(nil, &message{magic: 1, flags: 6, value: []byte("v")}), Undecompressable},
-		"null packed":                {appendMessage(nil, &message{magic: 1, flags: 1}), InvalidRecord},
-		"nothing packed":             {inner(1, nil), InvalidRecord},
-		"two magics":                 {append(set(1, codec.None, one), set(0, codec.None, one)...), InvalidRecord},
-		"another magic inside":       {inner(1, set(0, codec.None, one)), InvalidRecord},
-		"packed within packed":       {inner(1, appendMessage(nil, &nested)), InvalidRecord},
-		"two packed":                 {append(set(1, codec.Gzip, one), set(1, codec.Gzip, one)...), InvalidRecord},
-		"packed behind plain":        {append(set(1, codec.None, one), set(1, codec.Gzip, one)...), InvalidRecord},
-		"cut within packed":          {inner(1, set(1, codec.None, one)[:20]), InvalidRecord},
-		"a length cut within packed": {inner(1, set(1, codec.None, one)[:9]), Corrupt},
-		"a batch behind a message":   {append(set(1, codec.None, one), build(codec.None, 1, 1)...), InvalidRecord},
-		"too much unpacked":          {set(1, codec.Gzip, message{value: make([]byte, 2000)}), Corrupt},
-		"too much unpacked in all":   {set(1, codec.Gzip, message{value: make([]byte, 600)}, message{value: make([]byte, 600)}), TooLarge},
+		"a changed byte":                  {flip(set(1, codec.None, one), -1), open(), Corrupt},
+		"a changed byte, packed":          {inner(1, flip(set(1, codec.None, one), -1)), open(), Corrupt},
+		"a changed byte, packed and big":  {inner(1, flip(set(1, codec.None, large), -1)), open(), Corrupt},
+		"not gzip":                        {appendMessage(nil, &message{magic: 1, flags: 1, value: []byte("v")}), open(), Undecompressable},
+		"half of gzip":                    {appendMessage(nil, &message{magic: 1, flags: 1, value: inner(1, set(1, codec.None, one))[34:60]}), open(), Undecompressable},
+		"zstd":                            {appendMessage(nil, &message{magic: 1, flags: 4, value: []byte("v")}), open(), InvalidRecord},
+		"codec 6":                         {appendMessage(nil, &message{magic: 1, flags: 6, value: []byte("v")}), open(), Undecompressable},
+		"null packed":                     {appendMessage(nil, &message{magic: 1, flags: 1}), open(), InvalidRecord},
+		"nothing packed":                  {inner(1, nil), open(), InvalidRecord},
+		"two magics":                      {append(set(1, codec.None, one), set(0, codec.None, one)...), open(), InvalidRecord},
+		"another magic inside":            {inner(1, set(0, codec.None, one)), open(), InvalidRecord},
+		"packed within packed":            {inner(1, appendMessage(nil, &nested)), open(), InvalidRecord},
+		"two packed":                      {append(set(1, codec.Gzip, one), set(1, codec.Gzip, one)...), open(), InvalidRecord},
+		"packed behind plain":             {append(set(1, codec.None, one), set(1, codec.Gzip, one)...), open(), InvalidRecord},
+		"nothing but half a message":      {inner(1, set(1, codec.None, one)[:20]), open(), InvalidRecord},
+		"a big message cut":               {inner(1, set(1, codec.None, large)[:2*windowSize]), open(), InvalidRecord},
+		"a packed length too small":       {inner(1, make([]byte, 30)), open(), Corrupt},
+		"a batch behind a message":        {append(set(1, codec.None, one), build(codec.None, 1, 1)...), open(), InvalidRecord},
+		"two batches":                     {append(build(codec.None, 1, 1), build(codec.None, 1, 1)...), open(), InvalidRecord},
+		"a batch not at 0":                {at(3, build(codec.None, 1, 1)), open(), InvalidRecord},
+		"an outer offset too small":       {at(1, inner(1, append(set(1, codec.None, one), at(5, set(1, codec.None, one))...))), open(), InvalidRecord},
+		"a key beyond":                    {form(set(1, codec.None, one), keyInMagic1, 0, 0, 0, 90), open(), Undecompressable},
+		"a value beyond":                  {form(set(0, codec.None, one), keyInMagic0+5, 0, 0, 0, 90), open(), Undecompressable},
+		"a key beyond, packed":            {wide(form(set(1, codec.None, one), keyInMagic1, 0, 0, 0, 90)), open(), Undecompressable},
+		"a key beyond, packed and big":    {wide(form(set(1, codec.None, large), keyInMagic1, 0x7f, 0, 0, 90)), open(), Undecompressable},
+		"a value short, packed and big":   {wide(form(set(1, codec.None, large), keyInMagic1+5, 0, 0, 0, 9)), open(), Undecompressable},
+		"flagged, topic of create time":   {set(1, codec.None, message{timestamp: -1, flags: setAppendTime}), open(), InvalidTimestamp},
+		"flagged, topic of append time":   {set(1, codec.None, flagged), append1, InvalidTimestamp},
+		"too late":                        {set(1, codec.None, one, late), strict, InvalidTimestamp},
+		"too late, packed":                {set(1, codec.Gzip, one, late), strict, InvalidTimestamp},
+		"keyless":                         {set(1, codec.None, one, keyless), compacted, InvalidRecord},
+		"keyless before too late":         {set(1, codec.None, keyless, late), compacted, InvalidRecord},
+		"keyless and too late, packed":    {set(1, codec.Gzip, keyless, late), compacted, InvalidTimestamp},
+		"keyless and big":                 {set(1, codec.Gzip, message{timestamp: now, value: make([]byte, 3*windowSize)}), compacted, InvalidRecord},
+		"too late before a changed byte":  {inner(1, append(set(1, codec.None, late), flip(set(1, codec.None, one), -1)...)), strict, Corrupt},
+		"a changed byte before no length": {inner(1, append(flip(set(1, codec.None, one), -1), make([]byte, 30)...)), open(), Corrupt},
+		"a message too large":             {set(1, codec.None, message{value: make([]byte, 90)}), small, TooLarge},
+		"messages too large together":     {set(1, codec.None, message{value: make([]byte, 50)}, message{value: make([]byte, 50)}), small, TooLarge},
+		"a packed message too long":       {set(1, codec.Gzip, message{value: make([]byte, 2000)}), short, InvalidRecord},
+		"above the segment":               {set(1, codec.None, one, one, one), segment, TooLargeForSegment},
 	} {
-		if b, err := Upgrade(c.set, open(), 1000); kindOf(err) != c.want {
-			t.Errorf("%s: %d bytes, %v (kind %d), want kind %d", name, len(b), err, kindOf(err), c.want)
+		if got, err := Upgrade(c.set, c.rules); kindOf(err) != c.want {
+			t.Errorf("%s: %d bytes, %v (kind %d), want kind %d", name, len(got.Batch), err, kindOf(err), c.want)
 		}
 	}
 	for _, s := range [][]byte{nil, {1, 2, 3}, set(1, codec.None, one)[:20]} {
-		if b, err := Upgrade(s, open(), 1000); b != nil || err != nil {
-			t.Errorf("no whole message: %v, %v", b, err)
+		if c, err := Upgrade(s, open()); c.Batch != nil || err != nil {
+			t.Errorf("no whole message: %v, %v", c, err)
 		}
 	}
+}
+
+// TestUpgradeTakes: what looks odd and is good all the same.
+func TestUpgradeTakes(t *testing.T) {
+	one := message{timestamp: now, key: []byte("k"), value: []byte("v")}
+	gz := func(outer message, b []byte) []byte {
+		outer.value, _ = codec.Compress(codec.Gzip, nil, b, 0)
+		outer.magic, outer.flags = 1, outer.flags|1
+		return appendMessage(nil, &outer)
+	}
+	two := set(1, codec.None, one, one)
+	big := message{timestamp: now - 5, key: make([]byte, 2*windowSize), value: bytes.Repeat([]byte("x"), 3*windowSize)}
+	odd := message{timestamp: now, value: []byte{}}
+	for name, c := range map[string]struct {
+		set    []byte
+		count  int
+		latest int64
+	}{
+		"a packed set that is cut":     {gz(message{}, append(bytes.Clone(two), two[:30]...)), 2, now},
+		"a packed set that ends early": {gz(message{}, append(bytes.Clone(two), 1, 2, 3)), 2, now},
+		"an append time of its own":    {gz(message{timestamp: now + 9, flags: setAppendTime}, two), 2, now + 9},
+		"one flagged":                  {set(1, codec.None, message{timestamp: now, flags: setAppendTime}, message{timestamp: now + 3}), 2, now + 3},
+		"larger than the window":       {gz(message{}, set(1, codec.None, one, big, odd)), 3, now},
+		"large with a null value":      {gz(message{}, set(1, codec.None, message{timestamp: now, key: big.key}, one)), 2, now},
+	} {
+		got, err := Upgrade(c.set, open())
+		if err != nil || int(got.Header.Count) != c.count || got.MaxTimestamp != c.latest {
+			t.Errorf("%s: %+v, %v", name, got.Header, err)
+			continue
+		}
+		contents(t, got.Batch)
+	}
+	got, err := Upgrade(gz(message{}, set(1, codec.None, one, big, odd)), open())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r := contents(t, got.Batch); !bytes.Equal(r[1].Key, big.key) || !bytes.Equal(r[1].Value, big.value) || r[1].Timestamp != now-5 || r[2].Value == nil {
+		t.Error("a message larger than the window is not what it was")
+	}
+}
+
+// TestOldBombs: what unpacks to much is refused, or passes, in little memory.
+func TestOldBombs(t *testing.T) {
+	inner := appendMessage(nil, &message{magic: 1, timestamp: now, key: []byte("k"), value: make([]byte, 64<<20)})
+	packed, err := codec.Compress(codec.Gzip, nil, inner, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bomb := appendMessage(nil, &message{magic: 1, flags: 1, value: packed})
+	inner = nil
+	sc := &Scratch{}
+	for _, to := range []codec.Kind{codec.None, codec.Gzip, codec.LZ4} {
+		r := open()
+		r.MaxBytes, r.Recompress, r.Codec, r.Scratch = 1<<20, true, to, sc
+		if _, err := Upgrade(bomb, r); to == codec.None && kindOf(err) != TooLarge || to != codec.None && err != nil {
+			t.Errorf("to %v: %v", to, err)
+		}
+		if n := allocated(func() { Upgrade(bomb, r) }); n > 8<<20 {
+			t.Errorf("to %v: %d bytes for a set of %d", to, n, len(bomb))
+		}
+	}
+	r := open()
+	c, err := Upgrade(bomb, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := Downgrader{Magic: 1, Limit: 1 << 20, Scratch: sc}
+	if n := allocated(func() { _, err = d.Downgrade(nil, c.Batch) }); !errors.Is(err, ErrTooLargeToDowngrade) || n > 4<<20 {
+		t.Errorf("a large record: %v, %d bytes", err, n)
+	}
+	// Many small records, each of which gets a checksum of its own.
+	u := NewBuilder(BuilderOptions{Codec: codec.Gzip})
+	for i := range 200_000 {
+		u.Add(now+int64(i%7), nil, nil)
+	}
+	many := u.Bytes()
+	u, d.Limit = nil, 1<<18
+	if n := allocated(func() { _, err = d.Downgrade(nil, many) }); !errors.Is(err, ErrTooLargeToDowngrade) || n > 8<<20 {
+		t.Errorf("many records in %d bytes: %v, %d bytes", len(many), err, n)
+	}
+}
+
+// allocated is how many bytes f allocates.
+func allocated(f func()) uint64 {
+	var a, b runtime.MemStats
+	runtime.ReadMemStats(&a)
+	f()
+	runtime.ReadMemStats(&b)
+	return b.TotalAlloc - a.TotalAlloc
 }
 
 // unset reads a message set the way a client of that time does.
@@ -135,6 +304,9 @@ func unset(t interface {
 		if err != nil || size == 0 {
 			t.Fatalf("%d bytes left: %v", len(b), err)
 		}
+		if err := messageCRC(b[:size]); err != nil {
+			t.Fatal(err)
+		}
 		m, ferr := parseMessage(b[:size])
 		if ferr != nil || m.magic != magic {
 			t.Fatalf("magic %d: %v", m.magic, ferr)
@@ -144,15 +316,18 @@ func unset(t interface {
 			out = append(out, m)
 			continue
 		}
-		var inner []message
-		if ferr := unpackSet(&m, nil, 1<<30, func(x *message) *Error {
-			y := *x
-			y.key, y.value = bytes.Clone(x.key), bytes.Clone(x.value)
-			inner = append(inner, y)
-			return nil
-		}); ferr != nil {
-			t.Fatal(ferr)
+		src, err2 := new(codec.Decoders).Open(m.codec(), m.value)
+		if magic == 0 && m.codec() == codec.LZ4 {
+			src, err2 = new(codec.Decoders).OpenLegacyLZ4(m.value)
 		}
+		if err2 != nil {
+			t.Fatal(err2)
+		}
+		plain, err2 := io.ReadAll(src)
+		if err2 != nil {
+			t.Fatal(err2)
+		}
+		inner := unset(t, plain, magic)
 		if magic == 1 {
 			last := inner[len(inner)-1].offset
 			for i := range inner {
@@ -170,6 +345,7 @@ func TestDowngrade(t *testing.T) {
 		var records []byte
 		var want []message
 		base := Offset(rapid.IntRange(0, 100).Draw(t, "base"))
+		d := Downgrader{Magic: magic, From: base + Offset(rapid.IntRange(0, 10).Draw(t, "from"))}
 		for range rapid.IntRange(1, 4).Draw(t, "batches") {
 			o := BuilderOptions{Base: base, Codec: rapid.SampledFrom(setKinds).Draw(t, "codec"), Control: rapid.IntRange(0, 5).Draw(t, "control") == 0}
 			u := NewBuilder(o)
@@ -182,19 +358,23 @@ func TestDowngrade(t *testing.T) {
 				if magic == 0 {
 					m.timestamp = -1
 				}
-				if !o.Control {
+				if !o.Control && (o.Codec != codec.None || m.offset >= d.From) {
 					want = append(want, m)
 				}
 			}
 			base += Offset(u.Len())
 			records = append(records, u.Bytes()...)
 		}
-		if rapid.Bool().Draw(t, "cut") {
-			records = append(records, records[:min(len(records)-1, 70)]...)
-		}
-		got, err := Downgrade([]byte("before"), records, magic, nil)
-		if err != nil || !bytes.HasPrefix(got, []byte("before")) {
-			t.Fatal(err)
+		got := []byte("before")
+		for b := records; len(b) > 0; {
+			h, err := ParseHeader(b)
+			if err == nil {
+				got, err = d.Downgrade(got, b[:h.Size()])
+			}
+			if err != nil || !bytes.HasPrefix(got, []byte("before")) {
+				t.Fatal(err)
+			}
+			b = b[h.Size():]
 		}
 		ms := unset(t, got[6:], magic)
 		if len(ms) != len(want) {
@@ -207,37 +387,133 @@ func TestDowngrade(t *testing.T) {
 			}
 		}
 	})
-	if _, err := Downgrade(nil, build(codec.Zstd, 1, 1), 1, nil); kindOf(err) != UnsupportedCompression {
+	d := Downgrader{Magic: 1}
+	if _, err := d.Downgrade(nil, build(codec.Zstd, 1, 1)); kindOf(err) != UnsupportedCompression {
 		t.Errorf("zstd: %v", err)
 	}
-	lat := NewBuilder(BuilderOptions{Timestamps: LogAppendTime})
-	lat.Add(now, nil, []byte("v"))
-	b, err := Downgrade(nil, lat.Bytes(), 1, nil)
-	if err != nil || b[atMessageFlags] != setAppendTime {
-		t.Errorf("LogAppendTime: %x, %v", b, err)
+	for _, kind := range setKinds {
+		lat := NewBuilder(BuilderOptions{Timestamps: LogAppendTime, Codec: kind})
+		lat.Add(now, nil, []byte("v"))
+		lat.Add(now+4, nil, []byte("w"))
+		b, err := d.Downgrade(nil, lat.Bytes())
+		if err != nil || b[atMessageFlags] != setAppendTime|byte(kind) {
+			t.Fatalf("LogAppendTime: %x, %v", b, err)
+		}
+		for _, m := range unset(t, b, 1) {
+			if m.timestamp != now+4 || !m.appendTime() {
+				t.Errorf("LogAppendTime, %v: %+v", kind, m)
+			}
+		}
+	}
+	for _, b := range [][]byte{nil, build(codec.None, 1, 1)[:70], set(1, codec.None, message{})} {
+		if out, err := d.Downgrade([]byte("x"), b); err == nil || string(out) != "x" {
+			t.Errorf("no whole batch: %q, %v", out, err)
+		}
+	}
+}
+
+// TestDowngradeSparse: what compaction left keeps its offsets.
+func TestDowngradeSparse(t *testing.T) {
+	for _, kind := range setKinds {
+		// Records of a batch at 100 whose deltas are 2, 3 and 7, of 0 to 9.
+		var body []byte
+		for _, delta := range []int32{2, 3, 7} {
+			rec := appendVarint([]byte{0, 0}, delta)
+			rec = append(rec, 1, 2, 'v', 0) // null key, value of one byte, no headers
+			body = append(appendVarint(body, int32(len(rec))), rec...)
+		}
+		packed, err := codec.Compress(kind, nil, body, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := append(make([]byte, HeaderSize), packed...)
+		Header{BaseOffset: 100, Length: int32(len(b) - LengthOverhead), Magic: Magic, Attributes: Attributes(kind), LastOffsetDelta: 9, BaseTimestamp: now, MaxTimestamp: now, Count: 3}.put(b)
+		for magic := range int8(2) {
+			d := Downgrader{Magic: magic, From: 103}
+			out, err := d.Downgrade(nil, b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []Offset
+			for _, m := range unset(t, out, magic) {
+				got = append(got, m.offset)
+			}
+			want := []Offset{103, 107}
+			if kind != codec.None {
+				want = []Offset{102, 103, 107}
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("magic %d, %v: offsets %v, want %v", magic, kind, got, want)
+			}
+		}
 	}
 }
 
 func FuzzUpgrade(f *testing.F) {
 	for _, magic := range []int8{0, 1} {
 		for _, kind := range setKinds {
-			f.Add(set(magic, kind, message{timestamp: now, key: []byte("k"), value: []byte("v")}, message{timestamp: now}))
+			f.Add(set(magic, kind, message{timestamp: now, key: []byte("k"), value: []byte("v")}, message{timestamp: now}), false, int8(0))
 		}
 	}
-	f.Fuzz(func(t *testing.T, s []byte) {
-		b, err := Upgrade(s, open(), 1<<20)
-		if err != nil || b == nil {
+	f.Add(set(1, codec.Gzip, message{timestamp: now, value: make([]byte, 3*windowSize)}), true, int8(3))
+	f.Add(build(codec.None, 2, 3), false, int8(0))
+	f.Fuzz(func(t *testing.T, s []byte, right bool, to int8) {
+		if right && len(s) > toMagic {
+			// With a right checksum the rest is reached.
+			s = bytes.Clone(s)
+			binary.BigEndian.PutUint32(s[atMessageCRC:], crc32.ChecksumIEEE(s[atMagic:]))
+		}
+		r := open()
+		r.MaxBytes, r.MaxRecordBytes = 1<<20, 1<<20
+		if k := codec.Kind(to); to != 0 && k.Valid() {
+			r.Recompress, r.Codec = true, k
+		}
+		c, err := Upgrade(s, r)
+		if err != nil || c.Batch == nil {
 			return
 		}
-		c, err := Validate(b, open())
+		if h, err := ParseHeader(c.Batch); err != nil || h != c.Header || h.Size() != len(c.Batch) || CheckCRC(c.Batch) != nil {
+			t.Fatalf("%+v, %v, told %+v", h, err, c.Header)
+		}
+		// What was made is good by the rules that it was made by.
+		r.MaxBytes, r.Recompress = 0, false
+		if _, err := Validate(bytes.Clone(c.Batch), r); err != nil {
+			t.Fatal(err)
+		}
+		if c.Header.Attributes.Codec() == codec.Zstd {
+			return
+		}
+		d := Downgrader{Magic: 1}
+		out, err := d.Downgrade(nil, c.Batch)
 		if err != nil {
-			if kindOf(err) != InvalidTimestamp {
-				t.Fatal(err)
+			t.Fatal(err)
+		}
+		if got := unset(t, out, 1); len(got) != int(c.Header.Count) {
+			t.Fatalf("%d messages of %d records", len(got), c.Header.Count)
+		}
+	})
+}
+
+// FuzzDowngrade: a stored batch is one that Validate took, but disks tell lies; nothing but an error comes of one.
+func FuzzDowngrade(f *testing.F) {
+	for _, kind := range setKinds {
+		f.Add(build(kind, 3, 5), int8(0), int64(1))
+		f.Add(build(kind, 1, 300), int8(1), int64(0))
+	}
+	f.Fuzz(func(t *testing.T, b []byte, magic int8, from int64) {
+		if len(b) < HeaderSize || header(b).Count > 1<<16 {
+			return
+		}
+		d := Downgrader{Magic: magic & 1, From: Offset(from), Limit: 1 << 18}
+		out, err := d.Downgrade([]byte("x"), b)
+		if err != nil {
+			if string(out) != "x" {
+				t.Fatalf("%q is left", out)
 			}
 			return
 		}
-		if _, err := Downgrade(nil, c.Batch, 1, nil); err != nil {
-			t.Fatal(err)
+		if n := len(unset(t, out[1:], magic&1)); n > max(0, int(header(b).Count)) {
+			t.Fatalf("%d messages of %d records", n, header(b).Count)
 		}
 	})
 }

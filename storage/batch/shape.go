@@ -14,7 +14,7 @@ import (
 // What is no batch at all where one should begin, or names an unknown codec in versions before 7, is refused with
 // Error.Request set: there Kafka refuses every partition of the request.
 //
-// Produce versions below 3 carry older message sets and do not come here.
+// Produce versions below 3 carry older message sets: see ShapeOld and Upgrade.
 func Shape(records []byte, version int16) (Header, []byte, error) {
 	size, err := entry(records)
 	if err != nil {

@@ -118,10 +118,18 @@ func Validate(b []byte, r Rules) (Checked, error) {
 	} else if err := checkCompressed(b, h, &r, &c, recompress); err != nil {
 		return Checked{}, err
 	}
-	if r.SegmentBytes > 0 && len(c.Batch) > r.SegmentBytes {
-		return Checked{}, &Error{Kind: TooLargeForSegment, Message: fmt.Sprintf("message batch size is %d bytes in append to partition %s-%d, which exceeds the maximum configured segment size of %d", len(c.Batch), r.Topic, r.Partition, r.SegmentBytes)}
+	if err := fitsSegment(c.Batch, &r); err != nil {
+		return Checked{}, err
 	}
 	return c, nil
+}
+
+// fitsSegment holds a batch to segment.bytes.
+func fitsSegment(b []byte, r *Rules) error {
+	if r.SegmentBytes <= 0 || len(b) <= r.SegmentBytes {
+		return nil
+	}
+	return &Error{Kind: TooLargeForSegment, Message: fmt.Sprintf("message batch size is %d bytes in append to partition %s-%d, which exceeds the maximum configured segment size of %d", len(b), r.Topic, r.Partition, r.SegmentBytes)}
 }
 
 // checkHeader does what needs no record.
