@@ -18,6 +18,7 @@ func Cases() []Case {
 	all = append(all, offsetCases()...)
 	all = append(all, produceCases()...)
 	all = append(all, fetchCases()...)
+	all = append(all, oldSetCases()...)
 	all = append(all, configCases()...)
 	all = append(all, alterConfigsCases()...)
 	all = append(all, clusterCases()...)

@@ -19,7 +19,7 @@ func fetchCases() []Case {
 		{API: kmsg.Fetch, Name: "replicas", Run: fetchReplicas},
 		{API: kmsg.Fetch, Name: "epochs", From: 9, Run: fetchEpochs},
 		{API: kmsg.Fetch, Name: "waiting", Run: fetchWaiting},
-		{API: kmsg.Fetch, Name: "codecs", Run: fetchCodecs},
+		{API: kmsg.Fetch, Name: "codecs", From: 4, Run: fetchCodecs},
 		{API: kmsg.Fetch, Name: "sessions", From: 7, Run: fetchSessions},
 		{API: kmsg.Fetch, Name: "sessions and errors", From: 7, Run: fetchSessionErrors},
 		{API: kmsg.Fetch, Name: "topics made anew", From: 7, Run: fetchRecreated},

@@ -123,6 +123,9 @@ func (p *peers) versions(c *Case) (from, to int16) {
 	if c.To != 0 {
 		to = min(to, c.To)
 	}
+	if c.Old {
+		to = min(to, p.newestHas[int16(c.API)][0]-1)
+	}
 	if c.Below != 0 {
 		to = min(to, c.Below-1)
 	}
@@ -280,6 +283,8 @@ func start(t *testing.T) *peers {
 		}
 	}
 	p.weHave, p.newestHas, p.oldestHas = serves(t, p.ours.Broker), serves(t, p.newest.Broker), serves(t, p.oldest.Broker)
+	// Kafka 4 tells Produce from 0 and serves it from 3 (KAFKA-18659).
+	p.newestHas[int16(kmsg.Produce)] = [2]int16{3, p.newestHas[int16(kmsg.Produce)][1]}
 	for key := range unadvertised {
 		p.newestHas[int16(key)] = [2]int16{0, 0}
 	}
@@ -300,10 +305,6 @@ func serves(t *testing.T, addr string) map[int16][2]int16 {
 	out := map[int16][2]int16{}
 	for _, k := range resp.ApiKeys {
 		out[k.ApiKey] = [2]int16{k.MinVersion, k.MaxVersion}
-	}
-	// Produce is told from 0 but served from 3 (KAFKA-18659).
-	if _, broker := out[int16(kmsg.Produce)]; broker {
-		out[int16(kmsg.Produce)] = [2]int16{max(3, out[int16(kmsg.Produce)][0]), out[int16(kmsg.Produce)][1]}
 	}
 	return out
 }

@@ -15,6 +15,8 @@ type Case struct {
 	Name string
 	// From and To narrow the versions; zero means all that Millrace serves.
 	From, To int16
+	// Old narrows them to those that the newest Kafka has dropped.
+	Old bool
 	// Below narrows them to those below it: 1 is version 0 alone.
 	Below int16
 	// Alone: it changes what other cases see, and runs beside none.

@@ -37,12 +37,6 @@ var unbuilt = map[kmsg.Key]string{
 // the metrics; here none is needed (KIP-714).
 var unadvertised = map[kmsg.Key]bool{kmsg.GetTelemetrySubscriptions: true, kmsg.PushTelemetry: true}
 
-// dropped are versions that 3.9 served and Millrace does not.
-var dropped = map[kmsg.Key]string{
-	kmsg.Produce: "versions 0 to 2 carry message sets; they are named, as 4.x names them, and refused",
-	kmsg.Fetch:   "versions 0 to 3 want stored records converted to message sets",
-}
-
 // tables asks a server for its versions and features.
 func tables(t *testing.T, addr string, version int16) *kmsg.ApiVersionsResponse {
 	t.Helper()
@@ -107,9 +101,7 @@ func compareVersions(t *testing.T, ourAddr, newestAddr, oldestAddr string, unbui
 			t.Errorf("%s is not served", name)
 		case !served:
 			t.Logf("%s waits for %s", name, why)
-		case have == want && dropped[key] != "" && key != kmsg.Produce:
-			t.Errorf("%s is served whole: take it from the list of what is dropped", name)
-		case have[1] != want[1] || have[0] != want[0] && dropped[key] == "":
+		case have != want:
 			t.Errorf("%s: versions %d to %d, Kafka has %d to %d", name, have[0], have[1], want[0], want[1])
 		}
 	}
