@@ -118,7 +118,7 @@ func peers() []string { return []string{peer.Millrace, peer.Kafka, peer.Kfake} }
 
 func produce(s shape) figure {
 	f := figure{name: fmt.Sprintf("produce/%s/p%d/%s/c%d", s.size(), s.partitions, s.ack(), s.conns), profiled: true}
-	f.telling = s.acks < 0 && (s.partitions == 1) == (s.conns == 1)
+	f.telling = s.acks < 0 && (s.partitions == 1) == (s.conns == 1) && (s.value == 1024 || s.conns == 16)
 	f.run = func(r *run, p *peer.Peer) ([]measure, error) {
 		if p.Name == peer.Floor {
 			res, err := r.ingest(exchange, s.conns)
@@ -181,7 +181,7 @@ func (r *run) outgoing(bytes, conns int) ([]measure, error) {
 
 func catchUp(s shape) figure {
 	f := figure{name: fmt.Sprintf("fetch/catch-up/%s/p%d/c%d", s.size(), s.partitions, s.conns), profiled: true}
-	f.telling = (s.partitions == 1) == (s.conns == 1)
+	f.telling = s == shape{1024, 1, 1, -1} || s == shape{100, 12, 16, -1}
 	f.run = func(r *run, p *peer.Peer) ([]measure, error) {
 		if p.Name == peer.Floor {
 			ms, err := r.outgoing(exchange, s.conns)
@@ -204,7 +204,7 @@ func catchUp(s shape) figure {
 // that every subject keeps.
 func tail(s shape) figure {
 	const delivered = 32 << 20 // bytes a second to one reader; sixteen get twice that, altogether
-	f := figure{name: fmt.Sprintf("fetch/tail/%s/p%d/c%d", s.size(), s.partitions, s.conns), profiled: true, telling: s.partitions == 1 && s.value == 1024}
+	f := figure{name: fmt.Sprintf("fetch/tail/%s/p%d/c%d", s.size(), s.partitions, s.conns), profiled: true, telling: s.partitions == 1 && s.value == 1024 && s.conns == 1}
 	f.run = func(r *run, p *peer.Peer) ([]measure, error) {
 		if p.Name == peer.Floor {
 			ms, err := r.outgoing(stored, s.conns)
@@ -236,7 +236,7 @@ func tail(s shape) figure {
 
 // smallProduce is one record of 1 KiB for each request, one request at a time.
 func smallProduce(conns int) figure {
-	return figure{name: fmt.Sprintf("request/produce/1KiB/c%d", conns), telling: true, profiled: true, run: func(r *run, p *peer.Peer) ([]measure, error) {
+	return figure{name: fmt.Sprintf("request/produce/1KiB/c%d", conns), telling: conns == 1, profiled: true, run: func(r *run, p *peer.Peer) ([]measure, error) {
 		if p.Name == peer.Floor {
 			res, err := r.ingest(1024, conns)
 			return requests(res), err
@@ -259,7 +259,7 @@ func (r *run) small(p *peer.Peer, conns int, configs map[string]string) ([]measu
 }
 
 func smallFetch(conns int) figure {
-	return figure{name: fmt.Sprintf("request/fetch/1KiB/c%d", conns), telling: true, profiled: true, run: func(r *run, p *peer.Peer) ([]measure, error) {
+	return figure{name: fmt.Sprintf("request/fetch/1KiB/c%d", conns), telling: conns == 1, profiled: true, run: func(r *run, p *peer.Peer) ([]measure, error) {
 		if p.Name == peer.Floor {
 			ms, err := r.outgoing(1024, conns)
 			if err != nil {
@@ -292,7 +292,7 @@ func flushed(conns int) figure {
 
 func franzProduce(s shape) figure {
 	f := figure{name: fmt.Sprintf("franz-go/produce/%s/p%d/%s/c%d", s.size(), s.partitions, s.ack(), s.conns), profiled: true}
-	f.telling = s.acks < 0 && s.partitions == 12 && s.conns == 1
+	f.telling = s == shape{1024, 12, 1, -1}
 	f.run = func(r *run, p *peer.Peer) ([]measure, error) {
 		if p.Name == peer.Floor {
 			res, err := r.ingest(exchange, s.conns)
@@ -329,7 +329,7 @@ func stores(p *peer.Peer, topic string, partitions int, sent int64) error {
 
 func franzConsume(s shape) figure {
 	f := figure{name: fmt.Sprintf("franz-go/consume/%s/p%d/c%d", s.size(), s.partitions, s.conns), profiled: true}
-	f.telling = s.partitions == 12 && s.conns == 1
+	f.telling = s == shape{1024, 12, 1, -1}
 	f.run = func(r *run, p *peer.Peer) ([]measure, error) {
 		if p.Name == peer.Floor {
 			ms, err := r.outgoing(exchange, s.conns)
@@ -392,7 +392,7 @@ func toolConsume(value int) figure {
 
 // latencyFor is how long an open loop runs: long enough for each percentile to
 // have records behind it that it can have.
-func (r *run) latencyFor() time.Duration { return 5 * r.window }
+func (r *run) latencyFor() time.Duration { return 6 * r.window }
 
 func franzLatency(rate int) figure {
 	return figure{name: fmt.Sprintf("latency/franz-go/%d", rate), telling: rate == 1000, run: func(r *run, p *peer.Peer) (ms []measure, err error) {
@@ -410,7 +410,7 @@ func franzLatency(rate int) figure {
 }
 
 func rawLatency(rate int) figure {
-	return figure{name: fmt.Sprintf("latency/raw/%d", rate), telling: true, run: func(r *run, p *peer.Peer) (ms []measure, err error) {
+	return figure{name: fmt.Sprintf("latency/raw/%d", rate), run: func(r *run, p *peer.Peer) (ms []measure, err error) {
 		o := raw.Latency{Addr: p.Addr, Rate: rate, For: r.latencyFor(), Value: 100, Floor: p.Name == peer.Floor}
 		if o.Floor {
 			took, err := o.Run()
@@ -454,7 +454,7 @@ func begin() figure {
 // memory is what a fresh process has resident: idle, with connections that have
 // asked one thing, and after a load.
 func memory() figure {
-	return figure{name: "memory", telling: true, run: func(r *run, p *peer.Peer) (ms []measure, err error) {
+	return figure{name: "memory", telling: true, atMost: 3, run: func(r *run, p *peer.Peer) (ms []measure, err error) {
 		err = r.fresh(p.Name, func(p *peer.Peer) error {
 			look := func(name string) (float64, error) {
 				time.Sleep(r.window)

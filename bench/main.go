@@ -36,7 +36,7 @@ func main() {
 	which := flag.String("figure", "", "a figure's name, an expression that names match, `telling`, or `list`; empty: all")
 	others := flag.String("peers", "kafka,kfake", "whom Millrace is measured beside; none: nobody but the floor")
 	flag.IntVar(&s.rounds, "rounds", committedRounds, "how often each figure is taken of each subject")
-	flag.DurationVar(&s.window, "window", time.Second, "how long a load is measured")
+	flag.DurationVar(&s.window, "window", 800*time.Millisecond, "how long a load is measured")
 	flag.DurationVar(&s.ramp, "ramp", 250*time.Millisecond, "how long it runs before")
 	flag.DurationVar(&s.warm, "warm", time.Minute, "Kafka's load before the first figure")
 	flag.IntVar(&s.fill, "fill", 192<<20, "bytes of a topic that is read")
@@ -199,7 +199,7 @@ func (r *run) again(chosen []figure, committed ledger.Book, rows []ledger.Row, b
 		say("measured again: %v", b)
 		names[b.Row.Figure] = true
 	}
-	r.limit += r.limit
+	r.limit = max(r.limit, time.Since(r.begun)) + 5*time.Minute
 	second := ledger.Rows(r.measure(slices.DeleteFunc(slices.Clone(chosen), func(f figure) bool { return !names[f.name] })), commit)
 	twice := slices.DeleteFunc(ledger.Worse(committed.Rows, second), func(b ledger.Behind) bool {
 		return !slices.ContainsFunc(behind, func(o ledger.Behind) bool { return o.Row.Key() == b.Row.Key() && o.Subject == b.Subject })

@@ -194,14 +194,19 @@ func FirstRecord(addr, topic string) error {
 		return err
 	}
 	p := Producing{Addr: addr, Topic: topic, Partitions: 1, Acks: -1, Depth: 1, Batch: NewBatch(1024, 0, time.Now())}
-	if err := c.write(p.frame()); err != nil {
-		return err
+	frame, answer := p.frame(), p.answer()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
+		if err := c.write(frame); err != nil {
+			return err
+		}
+		body, err := c.read()
+		if err != nil {
+			return err
+		}
+		if err := answer(body, 0); !unready(err) || time.Now().After(deadline) {
+			return err
+		}
 	}
-	body, err := c.read()
-	if err != nil {
-		return err
-	}
-	return p.answer()(body, 0)
 }
 
 // Idle opens so many connections, each of which has asked one thing.

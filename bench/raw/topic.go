@@ -35,7 +35,14 @@ func CreateTopic(addr, topic string, partitions int, configs map[string]string) 
 	if code := resp.(*kmsg.CreateTopicsResponse).Topics[0].ErrorCode; code != 0 {
 		return failed("create topic "+topic, code)
 	}
-	return awaitLeaders(c, topic, partitions, false)
+	if err := awaitLeaders(c, topic, partitions, false); err != nil {
+		return err
+	}
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		if _, err := ends(c, topic, partitions); !unready(err) || time.Now().After(deadline) {
+			return err
+		}
+	}
 }
 
 // awaitLeaders asks for a topic's metadata until all partitions have leaders.
@@ -67,6 +74,12 @@ func awaitLeaders(c *conn, topic string, partitions int, create bool) error {
 	}
 }
 
+// unready is an error of a partition whose leader does not know yet that it is:
+// Kafka tells others first.
+func unready(err error) bool {
+	return errors.Is(err, kerr.NotLeaderForPartition) || errors.Is(err, kerr.UnknownTopicOrPartition) || errors.Is(err, kerr.LeaderNotAvailable)
+}
+
 // DeleteTopic asks for a topic's removal.
 func DeleteTopic(addr, topic string) error {
 	c, err := dial(addr, nil)
@@ -93,6 +106,10 @@ func Ends(addr, topic string, partitions int) ([]int64, error) {
 		return nil, err
 	}
 	defer c.nc.Close()
+	return ends(c, topic, partitions)
+}
+
+func ends(c *conn, topic string, partitions int) ([]int64, error) {
 	req := kmsg.NewPtrListOffsetsRequest()
 	req.Version, req.ReplicaID = 5, -1
 	t := kmsg.NewListOffsetsRequestTopic()
@@ -107,14 +124,14 @@ func Ends(addr, topic string, partitions int) ([]int64, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ask for the ends of %s: %w", topic, err)
 	}
-	ends := make([]int64, partitions)
+	out := make([]int64, partitions)
 	for _, p := range resp.(*kmsg.ListOffsetsResponse).Topics[0].Partitions {
 		if p.ErrorCode != 0 {
 			return nil, failed("ask for the ends of "+topic, p.ErrorCode)
 		}
-		ends[p.Partition] = p.Offset
+		out[p.Partition] = p.Offset
 	}
-	return ends, nil
+	return out, nil
 }
 
 // Verify shows that a topic holds a batch so many times in each partition, and
