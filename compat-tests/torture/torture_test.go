@@ -4,12 +4,16 @@ package torture
 
 import (
 	"context"
+	"encoding/binary"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -65,44 +69,124 @@ func TestKill(t *testing.T) {
 }
 
 // TestKillNotices damages the broker's files while it is down, as a broker would that had not written what it
-// acknowledged: the judgement must say so.
+// acknowledged, or had written it twice: the judgement must say so.
 func TestKillNotices(t *testing.T) {
-	cut := ""
-	w, _, err := campaign(t, 5, 2, func(dir string) error {
-		if cut != "" {
-			return nil
-		}
-		logs, err := filepath.Glob(filepath.Join(dir, "load-0-*", "*.log"))
-		if err != nil {
-			return err
-		}
-		size := int64(0)
-		for _, l := range logs {
-			info, err := os.Stat(l)
-			if err != nil {
+	for name, fault := range map[string]struct {
+		plant func(dir string) (what string, err error)
+		kills int
+		says  string
+	}{
+		"records lost":            {cutLog, 1, "is lost"},
+		"records stored twice":    {repeatBatch, 1, "is stored twice"},
+		"commits lost":            {loseOffsets, 0, "committed offset of"},
+		"topics and configs lost": {loseTopics, 2, "opic extra-"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			planted := ""
+			// What commits overwrite is not missed: theirs is the kill after the load.
+			w, _, err := campaign(t, 5, max(1, fault.kills), func(dir string, over bool) (err error) {
+				if planted == "" && (over || fault.kills > 0) {
+					planted, err = fault.plant(dir)
+				}
 				return err
+			})
+			if planted == "" {
+				t.Fatal("nothing was planted")
 			}
-			if info.Size() > size {
-				cut, size = l, info.Size()
+			said := slices.IndexFunc(w.problems, func(p string) bool { return strings.Contains(p, fault.says) })
+			if said < 0 {
+				t.Fatalf("%s; that was not noticed: %v, %d problems, first %.300v", planted, err, len(w.problems), w.problems)
 			}
-		}
-		if size < 2000 {
-			return fmt.Errorf("no log of load-0 holds enough to cut: %v", logs)
-		}
-		return os.Truncate(cut, size-1000)
-	})
-	t.Logf("cut the end of %s; noticed: %v, %d problems, first %.300v", cut, err, len(w.problems), w.problems)
-	if cut == "" {
-		t.Fatal("nothing was cut")
+			t.Logf("%s; noticed: %s", planted, w.problems[said])
+		})
 	}
-	if err == nil && len(w.problems) == 0 {
-		t.Error("the loss of acknowledged records was not noticed")
+}
+
+// longestLog is the log of a topic that holds most.
+func longestLog(dir, topic string) (path string, content []byte, err error) {
+	logs, err := filepath.Glob(filepath.Join(dir, topic+"-*", "*.log"))
+	if err != nil {
+		return "", nil, err
 	}
+	for _, l := range logs {
+		b, err := os.ReadFile(l)
+		if err != nil {
+			return "", nil, err
+		}
+		if len(b) > len(content) {
+			path, content = l, b
+		}
+	}
+	if len(content) < 2000 {
+		return "", nil, fmt.Errorf("no log of %s holds enough to damage: %v", topic, logs)
+	}
+	return path, content, nil
+}
+
+func cutLog(dir string) (string, error) {
+	path, content, err := longestLog(dir, "load-0")
+	if err != nil {
+		return "", err
+	}
+	return "cut the end of " + path, os.Truncate(path, int64(len(content)-1000))
+}
+
+// repeatBatch puts the last batch of a log behind itself, under the next offsets: its checksum does not cover those.
+func repeatBatch(dir string) (string, error) {
+	path, content, err := longestLog(dir, "load-0")
+	if err != nil {
+		return "", err
+	}
+	const head, lengthAt, lastDeltaAt = 12, 8, 23
+	last, end := 0, 0
+	for end+head <= len(content) {
+		size := head + int(binary.BigEndian.Uint32(content[end+lengthAt:]))
+		if end+size > len(content) {
+			break // torn by the kill
+		}
+		last, end = end, end+size
+	}
+	again := slices.Clone(content[last:end])
+	base := binary.BigEndian.Uint64(again) + uint64(binary.BigEndian.Uint32(again[lastDeltaAt:])) + 1
+	binary.BigEndian.PutUint64(again, base)
+	return fmt.Sprintf("repeated the batch at %d of %s at offset %d", last, path, base), os.WriteFile(path, append(content[:end:end], again...), 0o644)
+}
+
+// loseOffsets empties the logs of the groups' offsets, which was never compacted.
+func loseOffsets(dir string) (string, error) {
+	logs, err := filepath.Glob(filepath.Join(dir, "__consumer_offsets-*", "*.log"))
+	if err != nil || len(logs) == 0 {
+		return "", fmt.Errorf("no offsets: %v, %w", logs, err)
+	}
+	for _, l := range logs {
+		if err := os.Truncate(l, 0); err != nil {
+			return "", err
+		}
+	}
+	return fmt.Sprintf("emptied %d logs of offsets", len(logs)), nil
+}
+
+// loseTopics forgets metadata: it puts back what it has found at an earlier kill.
+func loseTopics(dir string) (string, error) {
+	db := filepath.Join(dir, "__cluster_metadata-0", "raft.db")
+	kept := filepath.Join(filepath.Dir(dir), "raft.db")
+	now, err := os.ReadFile(db)
+	if err != nil {
+		return "", err
+	}
+	before, err := os.ReadFile(kept)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", os.WriteFile(kept, now, 0o644)
+	}
+	if err != nil {
+		return "", err
+	}
+	return "put the metadata of an earlier kill in place", os.WriteFile(db, before, 0o644)
 }
 
 // campaign is one run: load, kills, judgement. The files may be sabotaged while the broker is down. It returns what it
 // knows and the end of the broker's log; an error is a broker that does not start or stop as it must.
-func campaign(t *testing.T, seed uint64, kills int, sabotage func(dir string) error) (w *world, log string, err error) {
+func campaign(t *testing.T, seed uint64, kills int, sabotage func(dir string, over bool) error) (w *world, log string, err error) {
 	t.Logf("seed %d, %d kills", seed, kills)
 	addr, err := launch.FreeAddress()
 	if err != nil {
@@ -162,7 +246,7 @@ func campaign(t *testing.T, seed uint64, kills int, sabotage func(dir string) er
 		broker.Kill()
 		w.locked(func() { w.kills++ })
 		if sabotage != nil {
-			if err := sabotage(options.Dir); err != nil {
+			if err := sabotage(options.Dir, false); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -194,6 +278,11 @@ func campaign(t *testing.T, seed uint64, kills int, sabotage func(dir string) er
 
 	// Once more without a warning, and then with one: what is stored must be right after both.
 	broker.Kill()
+	if sabotage != nil {
+		if err := sabotage(options.Dir, true); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if err := restart(); err != nil {
 		return w, log, err
 	}
