@@ -433,6 +433,7 @@ func (s *scenario) lagIsZero(g *group) error {
 
 func (s *scenario) compare(g *group) error {
 	c := newComparison(s.started.Add(-time.Minute).UnixMilli(), s.agent.Hello.NoCommitOnRevoke != "")
+	c.timeless = !s.can.anyTimestamp
 	defer c.close()
 	for _, f := range s.inputs {
 		if err := c.addSent(f); err != nil {
@@ -556,6 +557,7 @@ func (s *scenario) realInput() error {
 		return err
 	}
 	c := newComparison(s.started.Add(-time.Minute).UnixMilli(), false)
+	c.timeless = !s.can.anyTimestamp
 	defer c.close()
 	if err := c.addSent(s.BigInput); err != nil {
 		return err

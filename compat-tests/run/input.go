@@ -15,13 +15,13 @@ import (
 
 // abilities is what a client's records can have: everything, less what its agent says it cannot.
 type abilities struct {
-	partition, timestamp, headers, nullValue, emptyValue, nullKey, binary, nullHeaderValue, emptyHeaderValue, binaryHeaderValue, repeatedHeader bool
+	partition, timestamp, anyTimestamp, headers, nullValue, emptyValue, nullKey, binary, nullHeaderValue, emptyHeaderValue, binaryHeaderValue, repeatedHeader bool
 }
 
 func abilitiesOf(cannot []string) (abilities, error) {
-	a := abilities{true, true, true, true, true, true, true, true, true, true, true}
+	a := abilities{true, true, true, true, true, true, true, true, true, true, true, true}
 	words := map[string]*bool{
-		"partition": &a.partition, "timestamp": &a.timestamp, "headers": &a.headers, "null-value": &a.nullValue,
+		"partition": &a.partition, "timestamp": &a.timestamp, "any-timestamp": &a.anyTimestamp, "headers": &a.headers, "null-value": &a.nullValue,
 		"empty-value": &a.emptyValue, "null-key": &a.nullKey, "binary": &a.binary,
 		"null-header-value": &a.nullHeaderValue, "empty-header-value": &a.emptyHeaderValue,
 		"binary-header-value": &a.binaryHeaderValue, "repeated-header": &a.repeatedHeader,
@@ -32,6 +32,7 @@ func abilitiesOf(cannot []string) (abilities, error) {
 		}
 		*words[w] = false
 	}
+	a.timestamp = a.timestamp && a.anyTimestamp
 	return a, nil
 }
 

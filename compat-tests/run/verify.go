@@ -34,6 +34,7 @@ type comparison struct {
 	streams   map[string]*stream
 	sent      int
 	notBefore int64 // no timestamp that the client chose itself may lie before this one
+	timeless  bool  // no record has a timestamp
 	// repeats allows a record to be read more than once, as it happens around a rebalance with clients that cannot commit
 	// when partitions are taken away.
 	repeats  bool
@@ -270,7 +271,9 @@ func (c *comparison) differs(want, got recfile.Span) string {
 		return fmt.Sprintf("sent to partition %d, read from %d", want.Partition, got.Partition)
 	case want.Timestamp >= 0 && want.Timestamp != got.Timestamp:
 		return fmt.Sprintf("timestamp %d sent, %d read", want.Timestamp, got.Timestamp)
-	case want.Timestamp < 0 && got.Timestamp < c.notBefore:
+	case c.timeless && got.Timestamp != -1:
+		return fmt.Sprintf("timestamp %d read, and the client's records have none", got.Timestamp)
+	case want.Timestamp < 0 && got.Timestamp < c.notBefore && !c.timeless:
 		return fmt.Sprintf("timestamp %d read, which lies before the run", got.Timestamp)
 	case !bytes.Equal(want.Content, got.Content):
 		return fmt.Sprintf("%s sent, %s read", short(want.Content), short(got.Content))

@@ -204,6 +204,20 @@ func TestComparisonOfSeveralReaders(t *testing.T) {
 	}
 }
 
+// TestTimeless: where records have no timestamps, one that has is noticed, and none is missed.
+func TestTimeless(t *testing.T) {
+	c := comparison{notBefore: 2_000_000, timeless: true}
+	sent := recfile.Span{Partition: -1, Timestamp: -1, Content: []byte("x")}
+	for timestamp, good := range map[int64]bool{-1: true, 0: false, 3_000_000: false} {
+		if diff := c.differs(sent, recfile.Span{Timestamp: timestamp, Content: sent.Content}); (diff == "") != good {
+			t.Errorf("timestamp %d: %q", timestamp, diff)
+		}
+	}
+	if can, err := abilitiesOf([]string{"any-timestamp"}); err != nil || can.timestamp || can.anyTimestamp {
+		t.Errorf("%+v, %v", can, err)
+	}
+}
+
 func TestInputKeepsToAbilities(t *testing.T) {
 	words := []string{"partition", "timestamp", "headers", "null-value", "empty-value", "null-key", "binary", "null-header-value", "repeated-header"}
 	read := func(cannot []string) map[string]bool {

@@ -32,7 +32,7 @@ final class KafkaMember implements GroupMember, ConsumerRebalanceListener {
 
     @Override
     public void idle() {
-        consumer.pause(consumer.assignment());
+        Calls.pause(consumer);
         Calls.poll(consumer, POLL_MS).forEach(kept::add);
     }
 
@@ -40,7 +40,7 @@ final class KafkaMember implements GroupMember, ConsumerRebalanceListener {
     public long consume(Path file, long wanted, long timeoutMs) throws Exception {
         long deadline = System.nanoTime() + timeoutMs * 1_000_000;
         long count = 0;
-        consumer.resume(consumer.paused());
+        Calls.resume(consumer);
         try (RecordFile.Writer out = new RecordFile.Writer(file)) {
             for (ConsumerRecord<byte[], byte[]> record = kept.poll(); record != null; record = kept.poll()) {
                 write(out, record);

@@ -27,6 +27,14 @@ final class Calls {
         return consumer.poll(ms);
     }
 
+    static void pause(Consumer<byte[], byte[]> consumer) {
+        consumer.pause(consumer.assignment());
+    }
+
+    static void resume(Consumer<byte[], byte[]> consumer) {
+        consumer.resume(consumer.paused());
+    }
+
     /** These versions say CommitFailedException for a member that was removed too, so it is no reason to try again. */
     static boolean duringRebalance(RuntimeException e) {
         return false;

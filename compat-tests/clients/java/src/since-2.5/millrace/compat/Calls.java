@@ -27,6 +27,14 @@ final class Calls {
         return consumer.poll(Duration.ofMillis(ms));
     }
 
+    static void pause(Consumer<byte[], byte[]> consumer) {
+        consumer.pause(consumer.assignment());
+    }
+
+    static void resume(Consumer<byte[], byte[]> consumer) {
+        consumer.resume(consumer.paused());
+    }
+
     static boolean duringRebalance(RuntimeException e) {
         return e instanceof RebalanceInProgressException;
     }
