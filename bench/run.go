@@ -37,6 +37,8 @@ type figure struct {
 	run      func(r *run, p *peer.Peer) ([]measure, error)
 }
 
+func (f figure) inRound(n int) bool { return f.atMost == 0 || n < f.atMost }
+
 // settings of a run.
 type settings struct {
 	rounds int
@@ -237,18 +239,24 @@ func (r *run) keep(figure, subject string, ms []measure) {
 // after the other in an order that changes. It stops early when time is up.
 func (r *run) measure(figures []figure) []ledger.Sample {
 	r.own = nil
-	longest := time.Duration(0)
+	took := make([]time.Duration, len(figures))
 	for r.round = range r.rounds {
-		begun := time.Now()
-		if left := r.limit - time.Since(r.begun); r.round > 0 && left < longest {
+		next := time.Duration(0)
+		for i, f := range figures {
+			if f.inRound(r.round) {
+				next += took[i]
+			}
+		}
+		if left := r.limit - time.Since(r.begun); r.round > 0 && left < next {
 			r.fail("%d rounds of %d: the next would not end within %v", r.round, r.rounds, r.limit)
 			break
 		}
 		r.floors = map[string]raw.Result{}
-		for _, f := range figures {
-			if f.atMost > 0 && r.round >= f.atMost {
+		for i, f := range figures {
+			if !f.inRound(r.round) {
 				continue
 			}
+			begun := time.Now()
 			subjects := slices.DeleteFunc(append([]string{peer.Floor}, r.settings.peers...), func(s string) bool { return slices.Contains(f.without, s) })
 			r.rng.Shuffle(len(subjects), func(i, j int) { subjects[i], subjects[j] = subjects[j], subjects[i] })
 			var told []string
@@ -270,8 +278,8 @@ func (r *run) measure(figures []figure) []ledger.Sample {
 				slices.Sort(told)
 				say("%d %s: %s", r.round+1, f.name, strings.Join(told, ", "))
 			}
+			took[i] = time.Since(begun)
 		}
-		longest = max(longest, time.Since(begun))
 	}
 	return r.own
 }
