@@ -73,6 +73,7 @@ var rooms = map[string]room{
 	"broker/coordinator": {may: []string{"broker/machine", "controller/image", "storage/batch", "storage/codec", "wire/records"}, libs: []string{kmsgLib, kerrLib, zapLib}, why: "runs a machine on top of a partition"},
 	"broker/group":       {may: []string{"broker/machine", "controller/image", "wire/records"}, libs: []string{kmsgLib, kerrLib}, pure: true, why: "classic consumer groups and offsets"},
 	"broker/partition":   {may: []string{"broker/replica", "controller/config", "storage/log", "storage/batch", "storage/producer"}, why: "one local replica"},
+	"broker/move":        {libs: []string{kerrLib}, pure: true, why: "who moves to another data directory, and how fast"},
 	"broker/replica":     {may: []string{"storage/batch"}, pure: true, why: "the leader's view of its followers"},
 	"broker/session":     {may: []string{"storage/batch"}, pure: true, why: "fetch sessions"},
 	"broker/metrics":     {pure: true, why: "what a broker counts, and under which names it is shown"},

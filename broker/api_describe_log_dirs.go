@@ -15,8 +15,8 @@ import (
 // Every data directory is listed, with those of the asked partitions that lie
 // in it; null topics ask for all. A partition's size is that of its segments,
 // without indexes. A directory that was given up says so and names no
-// partition. No replica is ever on its way to another directory here, so
-// IsFuture is false throughout.
+// partition. A replica on its way to another directory is named in that one too,
+// as IsFuture, and its lag is how far it is behind.
 
 func (b *Broker) describeLogDirs(c *call, req *kmsg.DescribeLogDirsRequest) *kmsg.DescribeLogDirsResponse {
 	resp := kmsg.NewPtrDescribeLogDirsResponse()
@@ -42,7 +42,7 @@ func (b *Broker) describeLogDirs(c *call, req *kmsg.DescribeLogDirsRequest) *kms
 			}
 			t := &out.Topics[len(out.Topics)-1]
 			p := kmsg.NewDescribeLogDirsResponseDirTopicPartition()
-			p.Partition, p.Size, p.OffsetLag = l.Partition, l.Size, l.Lag
+			p.Partition, p.Size, p.OffsetLag, p.IsFuture = l.Partition, l.Size, l.Lag, l.Future
 			t.Partitions = append(t.Partitions, p)
 		}
 		resp.Dirs = append(resp.Dirs, out)

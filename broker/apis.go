@@ -64,6 +64,7 @@ func init() {
 		{key: kmsg.DeleteACLs, min: 0, max: 3, on: onBroker | onController, handle: answer((*Broker).deleteACLs)},
 		{key: kmsg.DescribeConfigs, min: 0, max: 4, on: onBroker | onController, handle: answer((*Broker).describeConfigs)},
 		{key: kmsg.AlterConfigs, min: 0, max: 2, on: onBroker | onController, handle: answer((*Broker).alterConfigs)},
+		{key: kmsg.AlterReplicaLogDirs, min: 0, max: 2, on: onBroker, handle: answer((*Broker).alterReplicaLogDirs)},
 		{key: kmsg.DescribeLogDirs, min: 0, max: 5, on: onBroker, handle: answer((*Broker).describeLogDirs)},
 		{key: kmsg.CreatePartitions, min: 0, max: 3, on: onBroker | onController, handle: answer((*Broker).createPartitions)},
 		{key: kmsg.DeleteGroups, min: 0, max: 3, on: onBroker, handle: answer((*Broker).deleteGroups)},

@@ -106,6 +106,7 @@ type Broker struct {
 	replicas   replicas
 	coordinators
 	directories directories
+	moves       moves
 	producerIDs *producerIDs
 	sessions    *fetchSessions
 	server      *wire.Server

@@ -42,7 +42,7 @@ func (b *Broker) startCleaner() {
 	c := b.store.NewCleaner(func() []storage.Cleanable {
 		var list []storage.Cleanable
 		for _, p := range b.replicas.all() {
-			if p.Log().Config().Compact {
+			if l := p.Log(); l.Config().Compact && !l.CleaningPaused() {
 				list = append(list, cleanable{p, b})
 			}
 		}

@@ -61,7 +61,7 @@ var waits = map[int16]string{
 	4: "removed in Kafka 4.0", 5: "removed in Kafka 4.0", 6: "removed in Kafka 4.0", 7: "removed in Kafka 4.0",
 	17: "SASL", 36: "SASL", 38: "delegation tokens", 39: "delegation tokens", 40: "delegation tokens", 41: "delegation tokens",
 	24: "transactions", 25: "transactions", 26: "transactions", 27: "transactions", 28: "transactions", 65: "transactions", 66: "transactions",
-	34: "several log directories that replicas move between", 48: "client quotas", 49: "client quotas", 50: "SCRAM users", 51: "SCRAM users",
+	48: "client quotas", 49: "client quotas", 50: "SCRAM users", 51: "SCRAM users",
 	52: "nothing: raft's own messages agree on the metadata", 53: "nothing: raft's own messages agree on the metadata", 54: "nothing: raft's own messages agree on the metadata", 59: "nothing: raft's own messages agree on the metadata",
 	56: "several brokers in one cluster", 58: "several brokers in one cluster", 62: "several brokers in one cluster", 63: "several brokers in one cluster",
 	67: "several brokers in one cluster", 70: "several brokers in one cluster", 73: "several brokers in one cluster",

@@ -60,31 +60,7 @@ func (l *coordinatorLog) HighWatermark() batch.Offset { return l.view().HighWate
 
 // Read is part of coordinator.Log.
 func (l *coordinatorLog) Read(from batch.Offset, maxBytes int) ([]byte, error) {
-	v := l.view()
-	s, err := v.Read(from, v.LogEnd(), maxBytes, true)
-	if err != nil {
-		return nil, err
-	}
-	defer s.Release()
-	b := make([]byte, s.Len())
-	n, err := s.ReadAt(b, 0)
-	if n < len(b) {
-		return nil, err
-	}
-	return wholeBatches(b), nil
-}
-
-// wholeBatches drops the batch that a limit in bytes has cut at the end.
-func wholeBatches(b []byte) []byte {
-	n := 0
-	for n+batch.HeaderSize <= len(b) {
-		h, err := batch.ParseHeader(b[n:])
-		if err != nil || n+h.Size() > len(b) {
-			break
-		}
-		n += h.Size()
-	}
-	return b[:n]
+	return l.part.Records(from, maxBytes)
 }
 
 // Watch is part of coordinator.Log.

@@ -93,7 +93,7 @@ func (b *Broker) tellFound(ctx context.Context) error {
 		if len(some) == 0 {
 			return nil
 		}
-		if err := b.assignDirectories(ctx, some); err != nil {
+		if _, err := b.assignDirectories(ctx, some); err != nil {
 			return err
 		}
 	}
@@ -112,7 +112,7 @@ func (b *Broker) tellDirectories(ctx context.Context) {
 			if len(some) == 0 {
 				break
 			}
-			if err := b.assignDirectories(ctx, some); err != nil {
+			if _, err := b.assignDirectories(ctx, some); err != nil {
 				if ctx.Err() != nil {
 					return
 				}
@@ -127,7 +127,9 @@ func (b *Broker) tellDirectories(ctx context.Context) {
 	}
 }
 
-func (b *Broker) assignDirectories(ctx context.Context, some map[replicaKey][16]byte) error {
+// assignDirectories tells the controller of some replicas, and why it did not
+// take note of which.
+func (b *Broker) assignDirectories(ctx context.Context, some map[replicaKey][16]byte) (refused map[replicaKey]error, err error) {
 	req := kmsg.NewPtrAssignReplicasToDirsRequest()
 	req.BrokerID, req.BrokerEpoch = b.nodeID, b.brokerEpoch.Load()
 	for _, k := range slices.SortedFunc(maps.Keys(some), func(x, y replicaKey) int {
@@ -152,17 +154,27 @@ func (b *Broker) assignDirectories(ctx context.Context, some map[replicaKey][16]
 	}
 	got, err := b.change(ctx, "", req, startTimeout)
 	if err != nil {
-		return fmt.Errorf("assigning replicas to directories: %w", err)
+		return nil, fmt.Errorf("assigning replicas to directories: %w", err)
 	}
 	resp := got.(*kmsg.AssignReplicasToDirsResponse)
 	if err := kerr.ErrorForCode(resp.ErrorCode); err != nil {
-		return fmt.Errorf("assigning replicas to directories: %w", err)
+		return nil, fmt.Errorf("assigning replicas to directories: %w", err)
+	}
+	refused = map[replicaKey]error{}
+	for _, d := range resp.Directories {
+		for _, t := range d.Topics {
+			for _, p := range t.Partitions {
+				if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
+					refused[replicaKey{t.TopicID, p.Partition}] = err
+				}
+			}
+		}
 	}
 	// A partition that is refused is not there any more, or not ours.
 	for k, dir := range some { // any order: each is struck off by itself
 		b.directories.told(k, dir)
 	}
-	return nil
+	return refused, nil
 }
 
 // cordonedDirs is the config that keeps new replicas out of data directories

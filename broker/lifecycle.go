@@ -90,6 +90,7 @@ func start(ctx context.Context, o Options) (b *Broker, err error) {
 	b.background(b.housekeep)
 	b.startCleaner()
 	b.background(b.tellDirectories)
+	b.background(b.moveReplicas)
 	b.serve()
 	b.serving = true
 	b.phase.Store(phaseRunning)
@@ -129,6 +130,7 @@ func newBroker(o Options) *Broker {
 	b.coordinators.b, b.coordinators.shards, b.coordinators.epochs = b, map[int32]*coordinator.Shard{}, map[int32]int32{}
 	b.directories.untold, b.directories.wake = map[replicaKey][16]byte{}, make(chan struct{}, 1)
 	b.lost = make(chan struct{}, 1)
+	b.moves.wake = make(chan struct{}, 1)
 	b.relisted = make(chan struct{}, 1)
 	b.producerIDs = newProducerIDs(b.allotProducerIDs)
 	b.telemetry.init(b)

@@ -58,6 +58,19 @@ func (r *replicas) broken(topic [16]byte, index int32) bool {
 	return r.offline[k] != nil || r.at[k] != nil && r.at[k].Log().Offline() != nil
 }
 
+// fail gives up a replica whose log is lost until the next start.
+func (r *replicas) fail(p *partition.Partition, why error) {
+	k := replicaKey{p.ID(), p.Index()}
+	r.mu.Lock()
+	if r.at[k] == p {
+		delete(r.at, k)
+		r.offline[k] = why
+	}
+	r.mu.Unlock()
+	p.Close()
+	r.b.log.Error("a partition lost its log on the way to another directory: it is offline here", zap.Stringer("partition", p), zap.Error(why))
+}
+
 // all lists the local replicas in no order.
 func (r *replicas) all() []*partition.Partition {
 	r.mu.RLock()
@@ -215,6 +228,7 @@ func (r *replicas) assignOne(img *image.Image, t *image.Topic, p *image.Partitio
 			return
 		}
 		part = opened
+		r.b.resumeMove(part)
 		r.mu.Lock()
 		r.at[replicaKey{t.ID, p.Index}] = part
 		r.mu.Unlock()
@@ -305,4 +319,8 @@ func (r *replicas) putAsideStrays() {
 			r.b.log.Error("putting a stray partition aside failed", zap.String("topic", f.Topic), zap.Int32("partition", f.Partition), zap.Error(err))
 		}
 	}
+	r.b.store.DropFutures(func(topic string, index int32) bool {
+		t := r.b.applied().TopicByName(topic)
+		return t != nil && r.broken(t.ID, index)
+	})
 }

@@ -3,7 +3,6 @@ package storage
 import (
 	"cmp"
 	"errors"
-	"path/filepath"
 	"slices"
 
 	"go.uber.org/zap"
@@ -33,8 +32,11 @@ type LogUse struct {
 	Name
 	// Size is how many bytes its segments hold: indexes and what waits to be removed do not count, as in Kafka.
 	Size int64
-	// Lag is by how much the log end is behind the high watermark.
+	// Lag is by how much the log end is behind the high watermark; of a log that is on its way, behind the log end of the
+	// one whose place it is to take.
 	Lag int64
+	// Future: the log is on its way here.
+	Future bool
 }
 
 // Describe looks at all data directories, in their order, and at those open logs that are wanted.
@@ -43,10 +45,7 @@ func (s *Store) Describe(wanted func(Name) bool) []DirectoryUse {
 	out := make([]DirectoryUse, len(s.dirs))
 	for i, d := range s.dirs {
 		u := &out[i]
-		u.Path, u.ID, u.Total, u.Usable = d.path, d.id, -1, -1
-		if abs, err := filepath.Abs(d.path); err == nil {
-			u.Path = abs
-		}
+		u.Path, u.ID, u.Total, u.Usable = d.absolute(), d.id, -1, -1
 		u.Cordoned = s.isCordoned(d)
 		if u.Err = d.health.Offline(); u.Err != nil {
 			continue
@@ -70,7 +69,11 @@ func (s *Store) Describe(wanted func(Name) bool) []DirectoryUse {
 			if v.Closed() {
 				continue // deleted in the meantime
 			}
-			u.Logs = append(u.Logs, LogUse{Name: name, Size: v.Bytes(), Lag: max(int64(v.HighWatermark()-v.LogEnd()), 0)})
+			use := LogUse{Name: name, Size: v.Bytes(), Lag: max(int64(v.HighWatermark()-v.LogEnd()), 0)}
+			if current := s.currentOf(k, l); current != nil {
+				use.Future, use.Lag = true, int64(current.View().LogEnd()-v.LogEnd())
+			}
+			u.Logs = append(u.Logs, use)
 		}
 		slices.SortFunc(u.Logs, func(a, b LogUse) int {
 			return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
@@ -79,28 +82,40 @@ func (s *Store) Describe(wanted func(Name) bool) []DirectoryUse {
 	return out
 }
 
+// currentOf is the log whose place a log is to take; nil: it is on no way.
+func (s *Store) currentOf(k partitionKey, l *log.Log) *log.Log {
+	e := s.entryOf(k)
+	if e == nil {
+		return nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.future == nil || e.future.log != l {
+		return nil
+	}
+	return e.log
+}
+
 // StoreLogStarts makes the log starts of some partitions durable now, where the next checkpoint would do so later: what
 // DeleteRecords has answered outlives the process and the machine.
 func (s *Store) StoreLogStarts(names []Name) error {
 	byDir := map[*directory]map[partitionKey]*log.Log{}
 	for _, n := range names {
 		k := partitionKey{topic: n.Topic, partition: n.Partition}
-		s.mu.Lock()
-		e := s.logs[k]
-		s.mu.Unlock()
+		e := s.entryOf(k)
 		if e == nil {
 			continue
 		}
 		e.mu.Lock()
-		l := e.log
+		l, d := e.log, e.dir
 		e.mu.Unlock()
 		if l == nil {
 			continue
 		}
-		if byDir[e.dir] == nil {
-			byDir[e.dir] = map[partitionKey]*log.Log{}
+		if byDir[d] == nil {
+			byDir[d] = map[partitionKey]*log.Log{}
 		}
-		byDir[e.dir][k] = l
+		byDir[d][k] = l
 	}
 	var errs []error
 	for _, d := range s.dirs {

@@ -7,4 +7,6 @@ type faultSwitches struct {
 	remember  bool // the checkpoints keep what they say of a deleted topic
 	keepPoint bool // a truncation does not lower the stored recovery point
 	keepMark  bool // a start leaves the mark of a clean stop
+	// exchangeBackwards: a log that was moved gets the plain name before the old one has lost it, as in Kafka
+	exchangeBackwards bool
 }

@@ -14,23 +14,27 @@ import (
 	"millrace/storage/log"
 )
 
-// openLogs lists the open logs, by directory.
+// openLogs lists the open logs, by directory; those on their way to another directory are among those of that.
 func (s *Store) openLogs() map[*directory]map[partitionKey]*log.Log {
 	s.mu.Lock()
 	entries := maps.Clone(s.logs)
 	s.mu.Unlock()
 	out := map[*directory]map[partitionKey]*log.Log{}
 	for k, e := range entries {
+		add := func(d *directory, l *log.Log) {
+			if out[d] == nil {
+				out[d] = map[partitionKey]*log.Log{}
+			}
+			out[d][k] = l
+		}
 		e.mu.Lock()
-		l := e.log
+		if e.log != nil {
+			add(e.dir, e.log)
+		}
+		if e.future != nil {
+			add(e.future.dir, e.future.log)
+		}
 		e.mu.Unlock()
-		if l == nil {
-			continue
-		}
-		if out[e.dir] == nil {
-			out[e.dir] = map[partitionKey]*log.Log{}
-		}
-		out[e.dir][k] = l
 	}
 	return out
 }
@@ -121,6 +125,9 @@ func (s *Store) notOpen(d *directory) map[partitionKey]bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	keep := maps.Clone(d.found)
+	for k := range d.futures {
+		keep[k] = true
+	}
 	for k, e := range s.logs {
 		if e.dir == d {
 			keep[k] = true // it may just be being opened; if it is open, the log itself says
@@ -319,7 +326,7 @@ func (s *Store) unrecovered(d *directory, logs map[partitionKey]*log.Log) int {
 		}
 	}
 	if !d.clean {
-		n += len(d.found)
+		n += len(d.found) + len(d.futures)
 	}
 	return n
 }

@@ -10,7 +10,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"millrace/storage/batch"
 	"millrace/storage/log"
 )
 
@@ -83,6 +82,7 @@ func (s *Store) entry(k partitionKey, at Where) (*entry, error) {
 	if err != nil {
 		return nil, err
 	}
+	delete(s.preferred, k)
 	e := &entry{dir: dir, fresh: !dir.found[k]}
 	delete(dir.found, k)
 	dir.open++
@@ -111,15 +111,31 @@ func (s *Store) choose(k partitionKey, at Where) (*directory, error) {
 			best = d
 		}
 	}
+	if own != nil {
+		if err := s.promote(own, k); err != nil {
+			return nil, err
+		}
+		if own.found[k] {
+			return own, nil
+		}
+	}
+	preferred := s.preferred[k]
+	if preferred != nil && preferred.health.Offline() != nil {
+		preferred = nil
+	}
 	switch {
 	case best == nil:
 		return nil, ErrNoDirectory
+	case own != nil && preferred != nil:
+		return preferred, nil
 	case own != nil:
 		return own, nil
 	case lost != nil && (!at.New || at.Directory != [16]byte{}):
 		return nil, fmt.Errorf("%s may lie in a directory that was given up: %w", partitionDir(k.topic, k.partition), lost)
 	case at.assigned() && !nameless:
 		return nil, fmt.Errorf("%s %w: that one has the directory.id %s", partitionDir(k.topic, k.partition), ErrElsewhere, encodeUUID(at.Directory))
+	case preferred != nil:
+		return preferred, nil
 	}
 	return best, nil
 }
@@ -170,25 +186,10 @@ func (s *Store) isCordoned(d *directory) bool {
 }
 
 func (s *Store) openLog(e *entry, k partitionKey, id [16]byte, c log.Config) (*log.Log, error) {
-	d := e.dir
-	if err := d.health.Offline(); err != nil {
+	o, err := s.options(e.dir, k, id, c, partitionDir(k.topic, k.partition))
+	if err != nil {
 		return nil, err
 	}
-	d.mu.Lock()
-	at := func(i int) batch.Offset {
-		if o, ok := d.checkpoints[i][k]; ok {
-			return o
-		}
-		return batch.NoOffset
-	}
-	o := log.Options{
-		FS: s.fs, Dir: d.path + "/" + partitionDir(k.topic, k.partition), Topic: k.topic, Partition: k.partition, TopicID: id, Config: c, Now: s.now,
-		RecoveryPoint: at(recoveryPoints), LogStart: at(logStarts), HighWatermark: at(highWatermarks), Cleaned: at(cleanedOffsets),
-		Clean: d.clean, Directory: d.health, Files: s.files, ProducerExpireMs: s.expireMs, Flushed: s.flushed, Logger: s.logger,
-		LowerRecoveryPoint: func(o batch.Offset) error { return s.lower(d, k, o) },
-		RaiseRecoveryPoint: func(o batch.Offset) error { return s.raise(d, k, o) },
-	}
-	d.mu.Unlock()
 	l, r, err := log.Open(o)
 	if err != nil {
 		return nil, err
@@ -289,6 +290,9 @@ func (s *Store) DirectoryOf(topic string, partition int32) [16]byte {
 // after file.delete.delay.ms. A partition that is not here is no error.
 func (s *Store) Delete(topic string, partition int32) error {
 	k := partitionKey{topic: topic, partition: partition}
+	if d, name := s.claimFuture(k); d != nil {
+		s.doomDir(d, name)
+	}
 	s.mu.Lock()
 	e := s.logs[k]
 	if e == nil {
@@ -308,6 +312,9 @@ func (s *Store) Delete(topic string, partition int32) error {
 
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if err := s.cancel(e, k); err != nil {
+		s.logger.Error("a log on its way to another directory is left behind", zap.Error(err))
+	}
 	if e.log == nil {
 		return s.deleteUnopened(e.dir, k)
 	}

@@ -81,6 +81,7 @@ type Store struct {
 	dirs        []*directory
 	logs        map[partitionKey]*entry
 	doomed      []doomed
+	preferred   map[partitionKey]*directory // where logs that are not here are to be made
 	brokerEpoch int64
 	closed      bool
 }
@@ -114,18 +115,21 @@ type directory struct {
 	written     [kinds]time.Time
 
 	// Under Store.mu.
-	found    map[partitionKey]bool // partitions on disk that nobody asked for yet
-	open     int                   // logs
+	found    map[partitionKey]bool   // partitions on disk that nobody asked for yet
+	futures  map[partitionKey]string // names of logs on their way here that nobody asked for yet
+	open     int                     // logs
 	cordoned bool
 }
 
 // entry is one partition's log. Its lock is held while the log is opened, so that two logs can be recovered at a time.
 type entry struct {
 	mu  sync.Mutex
-	dir *directory
+	dir *directory // changes under Store.mu too
 	log *log.Log
 	// failed is why the log did not open: it is tried again at the next start.
 	failed error
+	// future is the log that is to take its place; nil: none.
+	future *future
 	// fresh: there were no files when the entry was made.
 	fresh bool
 }
@@ -144,8 +148,8 @@ type doomed struct {
 func Open(o StoreOptions) (*Store, error) {
 	s := &Store{
 		fs: o.FS, now: o.Now, logger: o.Logger, nodeID: o.NodeID, expireMs: o.ProducerExpireMs, flushed: o.Flushed, failed: o.Failed,
-		every:         [kinds]time.Duration{o.RecoveryPointEvery, o.LogStartEvery, o.HighWatermarkEvery, time.Minute},
-		logs:          map[partitionKey]*entry{},
+		every: [kinds]time.Duration{o.RecoveryPointEvery, o.LogStartEvery, o.HighWatermarkEvery, time.Minute},
+		logs:  map[partitionKey]*entry{}, preferred: map[partitionKey]*directory{},
 		previousEpoch: -1, brokerEpoch: -1,
 	}
 	if s.fs == nil {
@@ -184,7 +188,7 @@ func (s *Store) open(paths []string) error {
 			return fmt.Errorf("data directory %s is named twice", path)
 		}
 		seen[path] = true
-		d := &directory{path: path, health: &log.Directory{Told: s.failed}, found: map[partitionKey]bool{}}
+		d := &directory{path: path, health: &log.Directory{Told: s.failed}, found: map[partitionKey]bool{}, futures: map[partitionKey]string{}}
 		s.dirs = append(s.dirs, d)
 		err := s.openDir(d)
 		if errors.Is(err, ErrLocked) || errors.Is(err, ErrIdentity) || errors.Is(err, ErrMeta) {
@@ -330,6 +334,9 @@ func (s *Store) openDir(d *directory) error {
 			s.doomed = append(s.doomed, doomed{dir: d, path: path, remove: func() error { return s.fs.RemoveAll(path) }, at: s.now().UnixMilli()})
 			continue
 		}
+		if strings.HasSuffix(n.Name, futureSuffix) && s.foundFuture(d, n.Name) {
+			continue
+		}
 		if hasAnySuffix(n.Name, straySuffix, futureSuffix) {
 			s.logger.Warn("directory is left alone", zap.String("dir", d.path+"/"+n.Name))
 			continue
@@ -448,16 +455,18 @@ func (s *Store) Failures() []error {
 
 // Directory is what is known of a data directory.
 type Directory struct {
-	Path    string
-	ID      [16]byte
-	Failure error // why it was given up; nil: it works
+	Path     string
+	Absolute string // Path, as Kafka's tools name the directory
+	ID       [16]byte
+	Failure  error // why it was given up; nil: it works
+	Cordoned bool
 }
 
 // Directories lists the data directories, in their configured order.
 func (s *Store) Directories() []Directory {
 	out := make([]Directory, len(s.dirs))
 	for i, d := range s.dirs {
-		out[i] = Directory{Path: d.path, ID: d.id, Failure: d.health.Offline()}
+		out[i] = Directory{Path: d.path, Absolute: d.absolute(), ID: d.id, Failure: d.health.Offline(), Cordoned: s.isCordoned(d)}
 	}
 	return out
 }

@@ -15,11 +15,11 @@ import (
 
 // flushDue says, under the lock, whether the configs ask for a flush.
 func (p *Partition) flushDue(now time.Time) bool {
-	return p.log.FlushDue(now.UnixMilli())
+	return p.Log().FlushDue(now.UnixMilli())
 }
 
 // flushed says, under the lock, that there is nothing left to flush.
-func (p *Partition) flushed() bool { return p.log.FlushedOffset() >= p.log.View().LogEnd() }
+func (p *Partition) flushed() bool { return p.Log().FlushedOffset() >= p.Log().View().LogEnd() }
 
 // startFlush starts, under the lock, the flusher, unless it runs.
 func (p *Partition) startFlush() {
@@ -77,10 +77,14 @@ func (p *Partition) flushUntilDone() {
 
 // flushOnce flushes what there is and says whether another flush is due.
 func (p *Partition) flushOnce() (again bool) {
-	err := p.log.Flush()
+	l := p.Log()
+	err := l.Flush()
 	now := p.now()
 	p.mu.Lock()
 	defer p.unlockAndTell()
+	if l != p.Log() && !p.role.Load().gone {
+		return true // what was flushed is not the log any more
+	}
 	if err != nil {
 		// The directory is given up: nothing that waits here will ever be safe.
 		p.flush = false
@@ -91,10 +95,10 @@ func (p *Partition) flushOnce() (again bool) {
 	}
 	again = !p.role.Load().gone && p.flushDue(now)
 	if again {
-		p.counted = max(p.counted, p.log.FlushedOffset())
+		p.counted = max(p.counted, p.Log().FlushedOffset())
 	} else {
 		p.flush = false
-		p.counted = p.log.View().LogEnd()
+		p.counted = p.Log().View().LogEnd()
 		p.disarmFlush()
 		if !p.flushed() && !p.role.Load().gone {
 			p.armFlush()
@@ -102,7 +106,7 @@ func (p *Partition) flushOnce() (again bool) {
 	}
 	p.written.reach(p.counted)
 	if p.leader != nil {
-		p.apply(p.leader.Appended(p.log.View().LogEnd(), p.counted, now))
+		p.apply(p.leader.Appended(p.Log().View().LogEnd(), p.counted, now))
 	}
 	return again
 }

@@ -18,7 +18,7 @@ type Position struct {
 
 // Position says what to ask the leader for; it takes no lock.
 func (p *Partition) Position() Position {
-	r, v := p.role.Load(), p.log.View()
+	r, v := p.role.Load(), p.Log().View()
 	return Position{Offset: v.LogEnd(), LastEpoch: v.LatestEpoch(), LogStart: v.LogStart(), LeaderID: r.leaderID, LeaderEpoch: r.epoch}
 }
 
@@ -53,33 +53,33 @@ func (p *Partition) Replicate(c Copied) error {
 	if err := p.follows(c.LeaderEpoch); err != nil {
 		return err
 	}
-	v := p.log.View()
+	v := p.Log().View()
 	if c.From != v.LogEnd() {
 		return fmt.Errorf("replicate to %v: fetched from %d, but the log now ends at %d", p, c.From, v.LogEnd())
 	}
 	if len(c.Records) > 0 {
-		if _, err := p.log.AppendAsFollower(c.Records); err != nil {
+		if _, err := p.Log().AppendAsFollower(c.Records); err != nil {
 			return fmt.Errorf("replicate to %v: %w", p, err)
 		}
-		p.counted = p.log.View().LogEnd()
+		p.counted = p.Log().View().LogEnd()
 		p.wake(OnLogEnd)
 		if p.flushDue(p.now()) {
 			p.startFlush()
 		}
 		p.armFlush()
 	}
-	v = p.log.View()
+	v = p.Log().View()
 	hw := min(c.HighWatermark, v.LogEnd())
 	if faults.followerAhead {
 		hw = v.LogEnd()
 	}
 	if hw > v.HighWatermark() {
-		p.log.SetHighWatermark(hw)
+		p.Log().SetHighWatermark(hw)
 		p.wake(OnHighWatermark)
-		v = p.log.View()
+		v = p.Log().View()
 	}
 	if start := min(c.LogStart, v.HighWatermark()); start > v.LogStart() {
-		if err := p.log.SetLogStart(start); err != nil {
+		if err := p.Log().SetLogStart(start); err != nil {
 			return fmt.Errorf("move the log start of %v to %d: %w", p, start, err)
 		}
 	}
@@ -93,10 +93,13 @@ func (p *Partition) Truncate(epoch batch.LeaderEpoch, to batch.Offset) error {
 	if err := p.follows(epoch); err != nil {
 		return err
 	}
-	if err := p.log.Truncate(to); err != nil {
+	if err := p.Log().Truncate(to); err != nil {
 		return fmt.Errorf("truncate %v to %d: %w", p, to, err)
 	}
-	p.counted = p.log.View().LogEnd()
+	if err := p.realign(); err != nil {
+		return err
+	}
+	p.counted = p.Log().View().LogEnd()
 	p.wakeAll()
 	return nil
 }
@@ -108,10 +111,13 @@ func (p *Partition) TruncateFully(epoch batch.LeaderEpoch, start batch.Offset) e
 	if err := p.follows(epoch); err != nil {
 		return err
 	}
-	if err := p.log.TruncateFully(start); err != nil {
+	if err := p.Log().TruncateFully(start); err != nil {
 		return fmt.Errorf("begin %v anew at %d: %w", p, start, err)
 	}
-	p.counted = p.log.View().LogEnd()
+	if err := p.realign(); err != nil {
+		return err
+	}
+	p.counted = p.Log().View().LogEnd()
 	p.wakeAll()
 	return nil
 }
@@ -120,7 +126,7 @@ func (p *Partition) TruncateFully(epoch batch.LeaderEpoch, start batch.Offset) e
 func (p *Partition) Producers() []producer.Entry {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.log.Producers()
+	return p.Log().Producers()
 }
 
 // HasTransaction says whether the producer has a transaction open here in that epoch, so that its next batch needs no
@@ -128,12 +134,12 @@ func (p *Partition) Producers() []producer.Entry {
 func (p *Partition) HasTransaction(id batch.ProducerID, e batch.ProducerEpoch) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.log.HasTransaction(id, e)
+	return p.Log().HasTransaction(id, e)
 }
 
 // Verifying notes that a first batch of a transaction is being verified with its coordinator.
 func (p *Partition) Verifying(id batch.ProducerID, e batch.ProducerEpoch, sequence int32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.log.Verifying(id, e, sequence)
+	p.Log().Verifying(id, e, sequence)
 }

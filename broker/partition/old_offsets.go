@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"millrace/storage/batch"
+	"millrace/storage/log"
 )
 
 // ErrNegativeCount is a request for less than no offsets.
@@ -30,12 +31,16 @@ func (p *Partition) OldOffsets(q OldRequest) ([]batch.Offset, error) {
 	if q.Most < 0 {
 		return nil, ErrNegativeCount
 	}
-	v := p.log.View()
-	list, err := v.OldOffsets(q.Timestamp, p.now().UnixMilli(), int(q.Most))
+	hw := batch.Offset(0)
+	list, err := onLog(p, func(l *log.Log) ([]batch.Offset, error) {
+		v := l.View()
+		hw = v.HighWatermark()
+		return v.OldOffsets(q.Timestamp, p.now().UnixMilli(), int(q.Most))
+	})
 	if err != nil {
 		return nil, fmt.Errorf("list offsets of %v: %w", p, err)
 	}
-	if hw := v.HighWatermark(); q.Consumer && len(list) > 0 && list[0] > hw {
+	if q.Consumer && len(list) > 0 && list[0] > hw {
 		below := 0
 		for below < len(list) && list[below] > hw {
 			below++

@@ -87,7 +87,7 @@ type role struct {
 
 // Partition is one local replica.
 type Partition struct {
-	log     *log.Log
+	log     atomic.Pointer[log.Log] // another one once it was moved
 	topic   string
 	id      [16]byte
 	index   int32
@@ -100,7 +100,7 @@ type Partition struct {
 	settings atomic.Pointer[settings]
 	enough   atomic.Bool // the ISR is large enough for acks=all
 
-	mu      sync.Mutex // before Acks.mu
+	mu      sync.Mutex // before moving, before Acks.mu
 	leader  *replica.Leader
 	pepoch  int32        // partition epoch
 	counted batch.Offset // how much of the log counts as written; see flush.go
@@ -114,16 +114,20 @@ type Partition struct {
 	written   waits // for counted
 	watchers  []watcher
 	propose   bool // Changed is to be told
+
+	moving sync.Mutex // held while the future log is filled
+	future *log.Log   // that is to take the log's place; nil: none
 }
 
 // New makes the partition of a log. It has no leader until BecomeLeader or BecomeFollower.
 func New(o Options) *Partition {
-	p := &Partition{log: o.Log, topic: o.Topic, id: o.ID, index: o.Index, self: o.Self, lagMax: o.LagMax, now: o.Now, changed: o.Changed, pepoch: -1}
+	p := &Partition{topic: o.Topic, id: o.ID, index: o.Index, self: o.Self, lagMax: o.LagMax, now: o.Now, changed: o.Changed, pepoch: -1}
 	if p.now == nil {
 		p.now = time.Now
 	}
+	p.log.Store(o.Log)
 	p.role.Store(&role{leaderID: -1, epoch: batch.NoLeaderEpoch})
-	p.counted = p.log.View().LogEnd()
+	p.counted = p.Log().View().LogEnd()
 	p.setConfig(o.Config)
 	return p
 }
@@ -138,7 +142,7 @@ func (p *Partition) ID() [16]byte { return p.id }
 func (p *Partition) Index() int32 { return p.index }
 
 // Log is the partition's log, for those who read its View or size; whoever changes it goes through the partition.
-func (p *Partition) Log() *log.Log { return p.log }
+func (p *Partition) Log() *log.Log { return p.log.Load() }
 
 func (p *Partition) String() string { return fmt.Sprintf("%s-%d", p.topic, p.index) }
 
@@ -163,8 +167,8 @@ type State struct {
 func (p *Partition) State() State {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	r, v := p.role.Load(), p.log.View()
-	s := State{Leader: r.leader, LeaderID: r.leaderID, LeaderEpoch: r.epoch, PartitionEpoch: p.pepoch, HighWatermark: v.HighWatermark(), LogStart: v.LogStart(), LogEnd: v.LogEnd(), Waiting: len(p.committed.list) + len(p.written.list), Producers: p.log.NumProducers()}
+	r, v := p.role.Load(), p.Log().View()
+	s := State{Leader: r.leader, LeaderID: r.leaderID, LeaderEpoch: r.epoch, PartitionEpoch: p.pepoch, HighWatermark: v.HighWatermark(), LogStart: v.LogStart(), LogEnd: v.LogEnd(), Waiting: len(p.committed.list) + len(p.written.list), Producers: p.Log().NumProducers()}
 	if p.leader != nil {
 		s.ISR, s.Followers = p.leader.ISR(), p.leader.Followers()
 		s.Replicas = len(s.Followers) + 1
@@ -209,10 +213,10 @@ func (p *Partition) BecomeLeader(a Assignment) error {
 	}
 	if faults.sameEpoch {
 		// The log goes on in the epoch it has.
-	} else if err := p.log.AssignEpoch(a.LeaderEpoch); err != nil {
+	} else if err := p.Log().AssignEpoch(a.LeaderEpoch); err != nil {
 		return fmt.Errorf("lead %v in epoch %d: %w", p, a.LeaderEpoch, err)
 	}
-	v := p.log.View()
+	v := p.Log().View()
 	p.pepoch = a.PartitionEpoch
 	since := a.LeaderEpoch
 	if r.leader {
@@ -221,7 +225,7 @@ func (p *Partition) BecomeLeader(a Assignment) error {
 	p.role.Store(&role{leader: true, leaderID: p.self, epoch: a.LeaderEpoch, since: since, epochStart: v.LogEnd(), replicas: a.Brokers})
 	p.counted = v.LogEnd()
 	if p.flush || p.flushDue(now) {
-		p.counted = p.log.FlushedOffset()
+		p.counted = p.Log().FlushedOffset()
 		p.startFlush()
 	} else if !p.flushed() {
 		p.armFlush() // a tail from before a restart
@@ -270,6 +274,7 @@ func (p *Partition) Close() {
 	p.role.Store(&r)
 	p.endLeadership(ErrGone)
 	p.disarmFlush()
+	p.endMove()
 	p.mu.Unlock()
 	p.flusher.Wait()
 }
@@ -352,7 +357,7 @@ func (p *Partition) Append(b []byte, h batch.Header, o AppendOptions) (Appended,
 	if o.Acks == -1 && !p.leader.EnoughISR() {
 		return Appended{}, ErrNotEnoughReplicas
 	}
-	done, err := p.log.AppendWith(b, h, now.UnixMilli(), o.Producer)
+	done, err := p.Log().AppendWith(b, h, now.UnixMilli(), o.Producer)
 	if err != nil {
 		return Appended{}, fmt.Errorf("append to %v: %w", p, err)
 	}
@@ -361,13 +366,13 @@ func (p *Partition) Append(b []byte, h batch.Header, o AppendOptions) (Appended,
 	}
 	return Appended{
 		Base: done.Base, Last: done.Last, Duplicate: done.Duplicate, MaxTimestamp: done.MaxTimestamp,
-		LeaderEpoch: r.epoch, LogStart: done.LogStart, HighWatermark: p.log.View().HighWatermark(),
+		LeaderEpoch: r.epoch, LogStart: done.LogStart, HighWatermark: p.Log().View().HighWatermark(),
 	}, nil
 }
 
 // grown takes note, under the lock, that the leader's log has a new end.
 func (p *Partition) grown(now time.Time) {
-	end := p.log.View().LogEnd()
+	end := p.Log().View().LogEnd()
 	switch {
 	case p.flush && !faults.ackUnflushed:
 		// What is being flushed is not written yet, nor what came after it.
@@ -386,7 +391,7 @@ func (p *Partition) grown(now time.Time) {
 func (p *Partition) apply(d replica.Decision) {
 	p.enough.Store(p.leader.EnoughISR())
 	if d.Moved {
-		p.log.SetHighWatermark(d.HighWatermark)
+		p.Log().SetHighWatermark(d.HighWatermark)
 		if p.committed.any() {
 			var err error
 			if !p.leader.EnoughAfter() {
@@ -490,7 +495,7 @@ func (p *Partition) Retain() ([]string, error) {
 	if p.role.Load().gone {
 		return nil, nil
 	}
-	gone, err := p.log.Retain(now)
+	gone, err := p.Log().Retain(now)
 	p.startMoved()
 	if err != nil {
 		return gone, fmt.Errorf("apply retention to %v: %w", p, err)
@@ -514,7 +519,7 @@ func (p *Partition) ExpireProducers(ms int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.role.Load().gone {
-		p.log.ExpireProducers(now.UnixMilli(), ms)
+		p.Log().ExpireProducers(now.UnixMilli(), ms)
 	}
 }
 
@@ -524,7 +529,7 @@ func (p *Partition) startMoved() {
 		return
 	}
 	low := p.leader.LowWatermark()
-	p.leader.SetLogStart(p.log.View().LogStart())
+	p.leader.SetLogStart(p.Log().View().LogStart())
 	if p.leader.LowWatermark() != low {
 		p.wake(OnLowWatermark)
 	}

@@ -62,7 +62,10 @@ func (p *Partition) Read(q ReadRequest) (ReadResult, error) {
 	if err := p.offlineOr(r.serve(q)); err != nil {
 		return ReadResult{}, err
 	}
-	v := p.log.View()
+	return onLog(p, func(l *log.Log) (ReadResult, error) { return p.read(r, l.View(), q) })
+}
+
+func (p *Partition) read(r *role, v *log.View, q ReadRequest) (ReadResult, error) {
 	out := ReadResult{HighWatermark: v.HighWatermark(), LastStable: v.LastStable(), LogStart: v.LogStart(), LogEnd: v.LogEnd(), LeaderEpoch: r.epoch}
 	d, diverging, err := q.place(v)
 	if err != nil {
@@ -93,7 +96,7 @@ func (p *Partition) Read(q ReadRequest) (ReadResult, error) {
 // offlineOr is why the partition's data directory was given up, which Kafka says before anything else of a partition that
 // is here; else err.
 func (p *Partition) offlineOr(err error) error {
-	if off := p.log.Offline(); off != nil && !errors.Is(err, ErrGone) {
+	if off := p.Log().Offline(); off != nil && !errors.Is(err, ErrGone) {
 		return off
 	}
 	return err
@@ -156,7 +159,7 @@ func (p *Partition) Available(q ReadRequest) (int64, error) {
 	if err := p.offlineOr(p.role.Load().serve(q)); err != nil {
 		return 0, err
 	}
-	v := p.log.View()
+	v := p.Log().View()
 	if _, diverging, err := q.place(v); err != nil {
 		return 0, err
 	} else if diverging {
@@ -208,7 +211,12 @@ func (p *Partition) ListOffset(q ListRequest) (log.FoundOffset, error) {
 	if !r.leader && !q.AnyReplica {
 		return none, ErrNotLeader
 	}
-	v := p.log.View()
+	return onLog(p, func(l *log.Log) (log.FoundOffset, error) { return p.listOffset(r, l, q) })
+}
+
+func (p *Partition) listOffset(r *role, l *log.Log, q ListRequest) (log.FoundOffset, error) {
+	none := log.FoundOffset{Offset: batch.NoOffset, Timestamp: batch.NoTimestamp, LeaderEpoch: batch.NoLeaderEpoch}
+	v := l.View()
 	upper := (&ReadRequest{Replica: -1, Isolation: q.Isolation}).upper(v)
 	var lagging error
 	if r.leader && q.Isolation != ReadAll && r.epochStart > v.HighWatermark() {
@@ -232,12 +240,12 @@ func (p *Partition) ListOffset(q ListRequest) (log.FoundOffset, error) {
 	case LastTiered, EarliestPending:
 		return none, nil // nothing is tiered here
 	case MaxTimestamp:
-		found, ok, err = p.log.OffsetOfMaxTimestamp()
+		found, ok, err = l.OffsetOfMaxTimestamp()
 	default:
 		if q.Timestamp < 0 {
 			return none, fmt.Errorf("list offsets of %v: timestamp %d", p, q.Timestamp)
 		}
-		found, ok, err = p.log.OffsetForTime(q.Timestamp, v.LogEnd())
+		found, ok, err = l.OffsetForTime(q.Timestamp, v.LogEnd())
 	}
 	switch {
 	case err != nil:
@@ -256,7 +264,7 @@ func (p *Partition) EndOffsetForEpoch(current, asked batch.LeaderEpoch) (EpochEn
 	if err := p.offlineOr(p.role.Load().lead(current)); err != nil {
 		return EpochEnd{Epoch: batch.NoLeaderEpoch, EndOffset: batch.NoOffset}, err
 	}
-	e, end := p.log.View().EndOffsetForEpoch(asked)
+	e, end := p.Log().View().EndOffsetForEpoch(asked)
 	return EpochEnd{Epoch: e, EndOffset: end}, nil
 }
 
@@ -275,10 +283,10 @@ func (p *Partition) DeleteRecords(o batch.Offset) (Deleted, error) {
 	if err := p.offlineOr(p.role.Load().lead(AnyEpoch)); err != nil {
 		return Deleted{}, err
 	}
-	if c := p.log.Config(); c.Compact && !c.Delete {
+	if c := p.Log().Config(); c.Compact && !c.Delete {
 		return Deleted{}, ErrOnlyCompacted
 	}
-	v := p.log.View()
+	v := p.Log().View()
 	if o == -1 {
 		o = v.HighWatermark()
 	}
@@ -286,11 +294,11 @@ func (p *Partition) DeleteRecords(o batch.Offset) (Deleted, error) {
 		return Deleted{}, ErrOffsetOutOfRange
 	}
 	before := v.LogStart()
-	if err := p.log.SetLogStart(o); err != nil {
+	if err := p.Log().SetLogStart(o); err != nil {
 		return Deleted{}, fmt.Errorf("delete records of %v below %d: %w", p, o, err)
 	}
 	p.startMoved()
-	return Deleted{Asked: o, LowWatermark: p.leader.LowWatermark(), Moved: p.log.View().LogStart() != before}, nil
+	return Deleted{Asked: o, LowWatermark: p.leader.LowWatermark(), Moved: p.Log().View().LogStart() != before}, nil
 }
 
 // LowWatermark is the lowest log start of the live replicas; DeleteRecords is done when it has reached the asked offset.

@@ -21,6 +21,11 @@ func (p *Partition) SetConfig(c *config.TopicConfig) {
 	p.mu.Lock()
 	defer p.unlockAndTell()
 	p.setConfig(c)
+	p.moving.Lock()
+	if p.future != nil {
+		p.future.SetConfig(p.Log().Config())
+	}
+	p.moving.Unlock()
 	if p.leader != nil {
 		p.apply(p.leader.SetMinISR(p.settings.Load().minISR, now))
 	}
@@ -62,7 +67,7 @@ func (p *Partition) setConfig(c *config.TopicConfig) {
 		if c.MessageTimestampType == config.LogAppendTime {
 			s.rules.Timestamps = batch.LogAppendTime
 		}
-		p.log.SetConfig(LogConfig(c))
+		p.Log().SetConfig(LogConfig(c))
 	}
 	p.settings.Store(s)
 }

@@ -177,13 +177,13 @@ func (p *Partition) safe(ap Appended, acks int16) (bool, error) {
 	if !r.leader || ap.LeaderEpoch < r.since {
 		return true, ErrNotLeader // what was appended may have been cut away since
 	}
-	if err := p.log.Offline(); err != nil {
+	if err := p.Log().Offline(); err != nil {
 		return true, err
 	}
 	if acks != -1 {
 		return p.counted > ap.Last, nil
 	}
-	if p.log.View().HighWatermark() <= ap.Last && !faults.ackAppended {
+	if p.Log().View().HighWatermark() <= ap.Last && !faults.ackAppended {
 		return false, nil
 	}
 	if !p.leader.EnoughAfter() {

@@ -52,6 +52,7 @@ var shownBy = []struct {
 	{test: "broker/brokertest.TestTopicPages", keys: "max.request.partition.size.limit"},
 	{test: "broker/brokertest.TestConnectionConfigs", keys: "max.connections max.connections.per.ip max.connections.per.ip.overrides max.connection.creation.rate connections.max.idle.ms socket.request.max.bytes"},
 	{test: "broker/brokertest.TestCordonedDirectories", keys: "cordoned.log.dirs"},
+	{test: "broker/brokertest.TestMoveRate", keys: "replica.alter.log.dirs.io.max.bytes.per.second"},
 	{test: "broker/brokertest.TestCheckpointConfigs", keys: "log.flush.offset.checkpoint.interval.ms replica.high.watermark.checkpoint.interval.ms"},
 	{test: "broker/brokertest.TestRecoveryThreads", keys: "num.recovery.threads.per.data.dir"},
 	{test: "broker/brokertest.TestSessionConfigs", keys: "broker.heartbeat.interval.ms broker.session.timeout.ms"},

@@ -512,7 +512,7 @@ var brokerKeys = []Key{
 		Doc: "Prefix of the configs that are handed to that class."},
 	{Name: "remote.log.storage.system.enable", Type: Boolean, Default: "false", Effect: Waiting, Reason: "tiered storage",
 		Doc: "Whether tiered storage is switched on."},
-	{Name: "replica.alter.log.dirs.io.max.bytes.per.second", Type: Long, Default: "9223372036854775807", Rule: Rule{Kind: AtLeast}, Update: ClusterWide, DynamicOnly: true, Effect: Waiting, Reason: "replication",
+	{Name: "replica.alter.log.dirs.io.max.bytes.per.second", Type: Long, Default: "9223372036854775807", Rule: Rule{Kind: AtLeast}, Update: ClusterWide, DynamicOnly: true,
 		Doc: "Bytes a second at which replicas move between directories."},
 	{Name: "replica.fetch.backoff.ms", Type: Int, Default: "1000", Rule: Rule{Kind: AtLeast}, Effect: Waiting, Reason: "replication",
 		Doc: "How long a fetcher pauses after an error."},

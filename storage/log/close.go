@@ -41,6 +41,12 @@ func (l *Log) abandon() {
 		return
 	}
 	l.closed = true
+	v := View{log: l}
+	if before := l.View(); before != nil {
+		v = *before
+	}
+	v.closed = true
+	l.view.Store(&v) // first: a reader that finds the segments gone looks there for why
 	if l.active.file != nil {
 		l.active.file = nil
 		l.active.seg.log.unhold()
@@ -48,12 +54,6 @@ func (l *Log) abandon() {
 	for _, seg := range l.segs {
 		seg.retire()
 	}
-	v := View{log: l}
-	if before := l.View(); before != nil {
-		v = *before
-	}
-	v.closed = true
-	l.view.Store(&v)
 }
 
 // MarkDeleted closes the log without making anything durable and gives its directory another name, from which Remove

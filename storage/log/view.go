@@ -90,10 +90,10 @@ func again[T any](v *View, read func(*View) (T, error)) (T, error) {
 			return x, nil
 		}
 		next := v.log.View()
+		if next.closed && (errors.Is(err, errRetired) || errors.Is(err, fs.ErrNotExist)) {
+			return x, ErrClosed
+		}
 		if i == turns || !(errors.Is(err, errRetired) || errors.Is(err, fs.ErrNotExist) || isCorrupt(err)) {
-			if errors.Is(err, errRetired) && next.closed {
-				err = ErrClosed
-			}
 			return x, err
 		}
 		if next == v {

@@ -1,0 +1,254 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"millrace/broker/move"
+	"millrace/broker/partition"
+	"millrace/controller/image"
+	"millrace/storage/log"
+)
+
+// moves drives replicas on their way to another data directory (KIP-113): one
+// goroutine copies a piece of each in turn, as fast as
+// replica.alter.log.dirs.io.max.bytes.per.second allows. One that has caught up
+// is first told to the controller (KIP-858), so that a start whose old directory
+// fails knows where the partition is, and then exchanged.
+type moves struct {
+	asking sync.Mutex // one request at a time
+	wake   chan struct{}
+
+	mu   sync.Mutex
+	list []*moving // in turn
+
+	quota move.Quota // the goroutine's own
+}
+
+// moving is one replica on its way.
+type moving struct {
+	part *partition.Partition
+	dir  [16]byte // the directory it goes to
+	// From here on under moves.mu.
+	told  bool      // the controller knows dir
+	after time.Time // not before
+}
+
+const (
+	// movePiece is how much of a replica is copied before the next one's turn.
+	movePiece = 1 << 20
+	// moveRetry is the pause after the controller did not take note.
+	moveRetry = time.Second
+	// moveRate is the config that throttles moves.
+	moveRate = "replica.alter.log.dirs.io.max.bytes.per.second"
+)
+
+func (m *moving) key() replicaKey { return replicaKey{m.part.ID(), m.part.Index()} }
+
+func (s *moves) add(m *moving) {
+	s.mu.Lock()
+	s.list = append(s.list, m)
+	s.mu.Unlock()
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// drop takes a replica off the list and says whether the controller was told of
+// its new directory.
+func (s *moves) drop(part *partition.Partition) (told bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list = slices.DeleteFunc(s.list, func(m *moving) bool {
+		told = told || m.part == part && m.told
+		return m.part == part
+	})
+	return told
+}
+
+// next is whose turn it is; nil and how long to wait for somebody's, or with no
+// time nobody is on the way.
+func (s *moves) next(now time.Time) (m *moving, wait time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, m := range s.list {
+		if d := m.after.Sub(now); d > 0 {
+			if wait == 0 || d < wait {
+				wait = d
+			}
+			continue
+		}
+		s.list = append(slices.Delete(s.list, i, i+1), m)
+		return m, 0
+	}
+	return nil, wait
+}
+
+// moveReplicas copies until the broker stops.
+func (b *Broker) moveReplicas(ctx context.Context) {
+	for ctx.Err() == nil {
+		m, wait := b.moves.next(b.now())
+		if m != nil {
+			b.moves.quota.Rate = b.moveRate()
+			now := b.now().UnixMilli()
+			if most := b.moves.quota.Take(now); most > 0 {
+				b.moveOn(ctx, m, int(min(most, movePiece)))
+				continue
+			}
+			wait = time.Duration(b.moves.quota.Wait(now)) * time.Millisecond
+		}
+		var timer <-chan time.Time
+		if wait > 0 {
+			timer = time.After(wait)
+		}
+		select {
+		case <-ctx.Done():
+		case <-b.moves.wake:
+		case <-timer:
+		}
+	}
+}
+
+// moveRate is how many bytes a second may be copied, which may change at any time.
+func (b *Broker) moveRate() int64 {
+	if text, ok := b.setting(b.applied())(moveRate); ok {
+		if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+			return n
+		}
+	}
+	return b.config.Long(moveRate)
+}
+
+// moveOn copies a piece of one replica, and ends its move where it has caught up.
+func (b *Broker) moveOn(ctx context.Context, m *moving, most int) {
+	done, err := m.part.Fill(most)
+	b.moves.quota.Took(done.Bytes)
+	if err == nil && done.Whole {
+		err = b.arrive(ctx, m)
+	}
+	switch {
+	case err == nil || ctx.Err() != nil:
+	case errors.Is(err, partition.ErrNoMove), errors.Is(err, partition.ErrGone):
+		b.moves.drop(m.part)
+	default:
+		b.log.Error("a partition does not come to its new directory: it stays where it is", zap.Stringer("partition", m.part), zap.Error(err))
+		if err := b.cancelMove(m.part); err != nil {
+			b.log.Error("what was copied of a partition is left behind", zap.Stringer("partition", m.part), zap.Error(err))
+		}
+	}
+}
+
+// arrive ends the move of a replica that has caught up.
+func (b *Broker) arrive(ctx context.Context, m *moving) error {
+	if !m.told {
+		refused, err := b.assignDirectories(ctx, map[replicaKey][16]byte{m.key(): m.dir})
+		if err == nil && len(refused) > 0 {
+			return fmt.Errorf("the controller does not take note of its directory: %w", refused[m.key()])
+		}
+		b.moves.mu.Lock()
+		defer b.moves.mu.Unlock()
+		if err != nil {
+			b.refused.Warn("the controller does not record the directory of a replica that is moved; it is told again", zap.Error(err))
+			m.after = b.now().Add(moveRetry)
+			return nil
+		}
+		m.told = true
+		return nil // records may have come meanwhile
+	}
+	var broken error
+	done, err := m.part.Exchange(func() (*log.Log, error) {
+		l, touched, err := b.store.FinishMove(m.part.Topic(), m.part.ID(), m.part.Index())
+		if l != nil && err != nil {
+			b.log.Error("the checkpoints still tell of a partition that has moved", zap.Stringer("partition", m.part), zap.Error(err))
+			err = nil
+		}
+		if touched {
+			broken = err
+		}
+		return l, err
+	})
+	if broken != nil {
+		b.moves.drop(m.part)
+		b.replicas.fail(m.part, broken)
+		return nil
+	}
+	if err != nil || !done {
+		return err
+	}
+	b.moves.drop(m.part)
+	b.directories.chosen(m.key(), m.dir) // over what may have been told since
+	b.log.Info("a partition has moved to another directory", zap.Stringer("partition", m.part), zap.String("dir", m.part.Log().Dir()))
+	return nil
+}
+
+// beginMove begins to move a replica to a directory.
+func (b *Broker) beginMove(part *partition.Partition, dir string) error {
+	l, err := b.store.BeginMove(part.Topic(), part.ID(), part.Index(), dir)
+	if err != nil {
+		return err
+	}
+	return b.onItsWay(part, l)
+}
+
+// resumeMove goes on with the move that an earlier life began.
+func (b *Broker) resumeMove(part *partition.Partition) {
+	l, err := b.store.ResumeMove(part.Topic(), part.ID(), part.Index())
+	if err == nil && l != nil {
+		err = b.onItsWay(part, l)
+	}
+	if err != nil {
+		b.log.Error("a partition that was on its way to another directory stays where it is", zap.Stringer("partition", part), zap.Error(err))
+	}
+}
+
+func (b *Broker) onItsWay(part *partition.Partition, l *log.Log) error {
+	part.Log().PauseCleaning()
+	if err := part.BeginMove(l); err != nil {
+		part.Log().ResumeCleaning()
+		return errors.Join(err, b.store.CancelMove(part.Topic(), part.Index()))
+	}
+	b.moves.add(&moving{part: part, dir: b.store.FutureOf(part.Topic(), part.Index())})
+	return nil
+}
+
+// cancelMove gives up the move of a replica.
+func (b *Broker) cancelMove(part *partition.Partition) error {
+	told := b.moves.drop(part)
+	part.EndMove()
+	err := b.store.CancelMove(part.Topic(), part.Index())
+	part.Log().ResumeCleaning()
+	if told {
+		b.directories.chosen(replicaKey{part.ID(), part.Index()}, b.store.DirectoryOf(part.Topic(), part.Index()))
+	}
+	return err
+}
+
+// moveState is what a request to have a partition in a directory meets.
+func (b *Broker) moveState(img *image.Image, topic string, index int32, dir string) (s move.State, part *partition.Partition) {
+	s.NameTooLong = !b.store.MovableName(topic, index)
+	for _, d := range b.store.Directories() {
+		if d.Absolute == dir {
+			s.Known, s.Offline, s.Cordoned = true, d.Failure != nil, d.Cordoned
+		}
+	}
+	t := img.TopicByName(topic)
+	if t == nil || t.Partition(index) == nil {
+		return s, nil
+	}
+	s.Exists = true
+	if part = b.replicas.get(t.ID, index); part == nil {
+		s.Broken = b.replicas.broken(t.ID, index)
+		return s, nil
+	}
+	s.Here, s.Broken = true, part.Log().Offline() != nil
+	s.At, s.To = b.store.PlaceOf(topic, index)
+	return s, part
+}

@@ -1,0 +1,359 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"millrace/storage/batch"
+	"millrace/storage/log"
+)
+
+// whole reads all of a log's bytes.
+func whole(l *log.Log) (string, error) {
+	v := l.View()
+	s, err := v.Read(v.LogStart(), v.LogEnd(), 1<<20, true)
+	if err != nil {
+		return "", err
+	}
+	defer s.Release()
+	b := make([]byte, s.Len())
+	_, err = s.ReadAt(b, 0)
+	return string(b), err
+}
+
+// copyTo fills a log from another.
+func copyTo(to, from *log.Log) error {
+	b, err := whole(from)
+	if err == nil {
+		_, err = to.AppendAsFollower([]byte(b))
+	}
+	if err == nil {
+		to.SetHighWatermark(from.View().HighWatermark())
+	}
+	return err
+}
+
+// holders lists where files of a partition are, by the kind of their name.
+func (h *house) holders(k partitionKey) (list []string) {
+	for _, d := range h.dirs {
+		entries, err := h.fs.ReadDir(d)
+		h.ok(err)
+		for _, e := range entries {
+			name := partitionDir(k.topic, k.partition)
+			switch {
+			case e.Name == name:
+				list = append(list, d)
+			case strings.HasPrefix(e.Name, name+".") && strings.HasSuffix(e.Name, futureSuffix):
+				list = append(list, d+" future")
+			case strings.HasPrefix(e.Name, name+"."):
+				list = append(list, d+" deleted")
+			}
+		}
+	}
+	return list
+}
+
+func TestMove(t *testing.T) {
+	h := newHouse(t, "/a", "/b")
+	l := h.log("t", 1, 0)
+	h.add(l, 10)
+	at, to := h.s.PlaceOf("t", 0)
+	if at != "/a" || to != "" {
+		t.Fatalf("at %q, on the way to %q", at, to)
+	}
+	for _, dir := range []string{"/a", "/c"} {
+		if _, err := h.s.BeginMove("t", [16]byte{1}, 0, dir); err == nil {
+			t.Fatalf("a move to %s begins", dir)
+		}
+	}
+	f, err := h.s.BeginMove("t", [16]byte{1}, 0, "/b")
+	h.ok(err)
+	if _, to := h.s.PlaceOf("t", 0); to != "/b" || h.s.FutureOf("t", 0) != h.s.dirs[1].id {
+		t.Fatalf("on the way to %q", to)
+	}
+	h.ok(copyTo(f, l))
+	h.add(l, 2)
+	use := h.s.Describe(func(Name) bool { return true })[1].Logs
+	if len(use) != 1 || !use[0].Future || use[0].Lag != 2 || use[0].Size != f.Size() {
+		t.Fatalf("described as %+v", use)
+	}
+	// A second thought, and a new beginning.
+	h.ok(h.s.CancelMove("t", 0))
+	h.ok(h.s.CancelMove("t", 0))
+	if got := fmt.Sprint(h.holders(partitionKey{"t", 0})); got != "[/a /b deleted]" {
+		t.Fatalf("called off: %s", got)
+	}
+	f, err = h.s.BeginMove("t", [16]byte{1}, 0, "/b")
+	h.ok(err)
+	h.ok(copyTo(f, l))
+	want, err := whole(l)
+	h.ok(err)
+	moved, touched, err := h.s.FinishMove("t", [16]byte{1}, 0)
+	h.ok(err)
+	if got, err := whole(moved); err != nil || got != want || !touched {
+		t.Fatalf("moved: %d bytes of %d, %v", len(got), len(want), err)
+	}
+	if v := moved.View(); v.HighWatermark() != 12 || moved.FlushedOffset() != 12 {
+		t.Fatalf("high watermark %d, flushed %d", v.HighWatermark(), moved.FlushedOffset())
+	}
+	if _, _, err := h.s.FinishMove("t", [16]byte{1}, 0); !errors.Is(err, ErrMoveOver) {
+		t.Fatal(err)
+	}
+	if at, to := h.s.PlaceOf("t", 0); at != "/b" || to != "" {
+		t.Fatalf("at %q, on the way to %q", at, to)
+	}
+	h.add(moved, 1)
+	h.clock = h.clock.Add(2 * 60e9)
+	h.ok(h.s.Housekeep(h.clock))
+	if got := fmt.Sprint(h.holders(partitionKey{"t", 0})); got != "[/b]" {
+		t.Fatalf("later: %s", got)
+	}
+	h.ok(h.s.Close(true))
+	h.open()
+	h.end(h.log("t", 1, 0), 13)
+}
+
+// A move goes on after a stop where it was, and what is on its way is removed with its topic, or when it belongs to none.
+func TestMoveOutlivesItsBroker(t *testing.T) {
+	for _, clean := range []bool{true, false} {
+		h := newHouse(t, "/a", "/b")
+		l := h.log("t", 1, 0)
+		h.add(l, 10)
+		for _, topic := range []string{"u", "gone", "w"} {
+			h.add(h.log(topic, 2, 0), 3)
+		}
+		begin := func(topic string, id byte) *log.Log {
+			at, _ := h.s.PlaceOf(topic, 0)
+			f, err := h.s.BeginMove(topic, [16]byte{id}, 0, map[string]string{"/a": "/b", "/b": "/a"}[at])
+			h.ok(err)
+			return f
+		}
+		h.ok(copyTo(begin("t", 1), l))
+		begin("u", 2)
+		for _, topic := range []string{"gone", "w"} {
+			f := begin(topic, 2)
+			h.ok(copyTo(f, h.log(topic, 2, 0)))
+		}
+		if clean {
+			h.ok(h.s.Close(true))
+		} else {
+			h.fs.Kill()
+		}
+		h.open()
+		l = h.log("t", 1, 0)
+		f, err := h.s.ResumeMove("t", [16]byte{1}, 0)
+		h.ok(err)
+		h.end(f, 10)
+		if f, err := h.s.ResumeMove("t", [16]byte{1}, 0); err != nil || f != nil {
+			t.Fatal("a move is resumed twice", err)
+		}
+		h.log("u", 2, 0) // nothing had been copied: there were no files yet
+		if f, err := h.s.ResumeMove("u", [16]byte{2}, 0); err != nil || f != nil {
+			t.Fatal("a move without files is resumed", err)
+		}
+		h.ok(h.s.Delete("gone", 0))
+		h.log("w", 2, 0)
+		h.s.DropFutures(func(string, int32) bool { return true })
+		h.s.DropFutures(func(string, int32) bool { return false })
+		h.add(l, 1)
+		b, err := l.View().Read(10, 11, 1<<20, true)
+		h.ok(err)
+		rest := make([]byte, b.Len())
+		_, err = b.ReadAt(rest, 0)
+		h.ok(err)
+		b.Release()
+		_, err = f.AppendAsFollower(rest)
+		h.ok(err)
+		moved, _, err := h.s.FinishMove("t", [16]byte{1}, 0)
+		h.ok(err)
+		h.end(moved, 11)
+		h.clock = h.clock.Add(2 * 60e9)
+		h.ok(h.s.Housekeep(h.clock))
+		for topic, want := range map[string]int{"t": 1, "u": 1, "gone": 0, "w": 1} {
+			if got := h.holders(partitionKey{topic, 0}); len(got) != want || strings.Contains(fmt.Sprint(got), "future") {
+				t.Fatalf("clean %v: %s is at %v", clean, topic, got)
+			}
+		}
+		if clean {
+			h.ok(h.s.Close(true))
+			if !h.exists("/a/.kafka_cleanshutdown") || !h.exists("/b/.kafka_cleanshutdown") {
+				t.Fatal("no mark of a clean stop")
+			}
+		}
+	}
+}
+
+// Log starts, and producers that batches do not tell of, move too.
+func TestMoveKeepsWhatBatchesDoNotTell(t *testing.T) {
+	h := newHouse(t, "/a", "/b")
+	l := h.log("t", 1, 0)
+	h.add(l, 4)
+	h.ok(l.SetLogStart(4))
+	h.ok(l.AssignEpoch(7))
+	f, err := h.s.BeginMove("t", [16]byte{1}, 0, "/b")
+	h.ok(err)
+	h.ok(f.TruncateFully(4))
+	moved, _, err := h.s.FinishMove("t", [16]byte{1}, 0)
+	h.ok(err)
+	if moved.LatestEpoch() != 7 {
+		t.Fatalf("epoch %d", moved.LatestEpoch())
+	}
+	h.fs.Crash(nil)
+	h.open()
+	if v := h.log("t", 1, 0).View(); v.LogStart() != 4 || v.LogEnd() != 4 {
+		t.Fatalf("from %d to %d", v.LogStart(), v.LogEnd())
+	}
+}
+
+// What has not come yet comes into the directory that was asked for.
+func TestPreferredDirectory(t *testing.T) {
+	h := newHouse(t, "/a", "/b")
+	h.s.Prefer("t", 1, "/b")
+	h.s.Prefer("t", 2, "/a")
+	h.s.Prefer("t", 2, "/b")
+	h.s.Prefer("t", 3, "/nowhere")
+	for p, want := range []string{"/a", "/b", "/b", "/a"} {
+		h.log("t", 1, int32(p))
+		if at, _ := h.s.PlaceOf("t", int32(p)); at != want {
+			t.Errorf("partition %d is at %s, not %s", p, at, want)
+		}
+	}
+	if len(h.s.preferred) != 0 {
+		t.Errorf("%d are kept in mind for ever", len(h.s.preferred))
+	}
+}
+
+func TestNamesOfFutures(t *testing.T) {
+	s := &Store{}
+	for _, c := range []struct {
+		topic     string
+		partition int32
+		fits      bool
+	}{{"t", 0, true}, {strings.Repeat("x", 213), 0, true}, {strings.Repeat("x", 213), 10, false}, {strings.Repeat("x", 214), 0, false}} {
+		if s.MovableName(c.topic, c.partition) != c.fits {
+			t.Errorf("%d letters and %d", len(c.topic), c.partition)
+		}
+		name := futureDir(c.topic, c.partition)
+		if k, ok := parseFutureDir(name); !ok || k != (partitionKey{c.topic, c.partition}) {
+			t.Errorf("%s is read as %v", name, k)
+		}
+	}
+	for _, name := range []string{"t-0-future", "t-0.xyz-future", "t." + strings.Repeat("0", 32) + "-future", strings.Repeat("0", 32) + "-future", "t-0." + strings.Repeat("0", 32)} {
+		if _, ok := parseFutureDir(name); ok {
+			t.Errorf("%s is taken for a log on its way", name)
+		}
+	}
+}
+
+// exchangeLife moves a flushed log and says what must be there afterwards, whatever cuts it short.
+func exchangeLife(h *house) (want string, told bool, err error) {
+	l, err := h.s.Log("t", [16]byte{1}, 0, log.DefaultConfig())
+	if err != nil {
+		return "", false, err
+	}
+	if want, err = whole(l); err != nil {
+		return want, false, err
+	}
+	f, err := h.s.BeginMove("t", [16]byte{1}, 0, "/b")
+	if err != nil {
+		return want, false, err
+	}
+	if err := copyTo(f, l); err != nil {
+		return want, false, err
+	}
+	_, _, err = h.s.FinishMove("t", [16]byte{1}, 0)
+	if err == nil {
+		err = h.s.Checkpoint()
+	}
+	return want, true, err
+}
+
+// crashInExchange stops a move at one operation on the disk after the other and loses what was not synced; the start after
+// it finds the whole log. It says how many operations there were.
+func crashInExchange(t *testing.T) (int, error) {
+	for n := 1; ; n++ {
+		for seed := range uint64(4) {
+			h := newHouse(t, "/a", "/b")
+			l := h.log("t", 1, 0)
+			h.add(l, 10)
+			h.ok(l.Flush())
+			h.ok(h.s.Checkpoint())
+			at := [16]byte(h.s.dirs[0].id)
+			h.fs.StopAt(n)
+			want, told, _ := exchangeLife(h)
+			if !h.fs.Stopped() {
+				return n, nil
+			}
+			if told {
+				at = h.s.dirs[1].id // the metadata hears of it before the exchange
+			}
+			h.fs.Crash(rand.New(rand.NewPCG(seed, uint64(n))))
+			s, err := h.try(1)
+			if err != nil {
+				return n, fmt.Errorf("operation %d, seed %d: %w", n, seed, err)
+			}
+			h.s = s
+			l, err = s.LogAt(Where{Directory: at}, "t", [16]byte{1}, 0, log.DefaultConfig())
+			if err != nil {
+				return n, fmt.Errorf("operation %d, seed %d: %w", n, seed, err)
+			}
+			if got, err := whole(l); err != nil || got != want {
+				return n, fmt.Errorf("operation %d, seed %d: %d bytes of %d are there (%v): %v", n, seed, len(got), len(want), err, h.holders(partitionKey{"t", 0}))
+			}
+			if v := l.View(); v.LogEnd() != batch.Offset(10) {
+				return n, fmt.Errorf("operation %d, seed %d: ends at %d", n, seed, v.LogEnd())
+			}
+		}
+	}
+}
+
+func TestExchangeCrashesAtEveryOperation(t *testing.T) {
+	n, err := crashInExchange(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n < 20 {
+		t.Fatalf("a move takes %d operations only", n)
+	}
+}
+
+func TestPlantedExchangeIsNoticed(t *testing.T) {
+	faults.exchangeBackwards = true
+	defer func() { faults.exchangeBackwards = false }()
+	if _, err := crashInExchange(t); err == nil {
+		t.Fatal("an exchange in the wrong order is not noticed")
+	}
+}
+
+// A new directory that fails in the exchange takes the partition offline; the next start has the old log again.
+func TestExchangeFails(t *testing.T) {
+	h := newHouse(t, "/a", "/b")
+	l := h.log("t", 1, 0)
+	h.add(l, 10)
+	want, err := whole(l)
+	h.ok(err)
+	f, err := h.s.BeginMove("t", [16]byte{1}, 0, "/b")
+	h.ok(err)
+	h.ok(copyTo(f, l))
+	h.fs.Refuse(func(op, name string) error {
+		if op == "rename" && strings.HasPrefix(name, "/b/") && strings.Contains(name, futureSuffix) {
+			return errors.New("input/output error")
+		}
+		return nil
+	})
+	if _, touched, err := h.s.FinishMove("t", [16]byte{1}, 0); err == nil || !touched {
+		t.Fatal(touched, err)
+	}
+	h.ok(h.s.Close(true))
+	if h.exists("/a/.kafka_cleanshutdown") {
+		t.Fatal("a log that was not closed in order is marked so")
+	}
+	h.fs.Refuse(nil)
+	h.open()
+	if got, err := whole(h.log("t", 1, 0)); err != nil || got != want {
+		t.Fatalf("%d bytes of %d, %v", len(got), len(want), err)
+	}
+}
