@@ -309,7 +309,7 @@ func (s *Store) FinishMove(topic string, id [16]byte, partition int32) (l *log.L
 	doomedName := doomedDir(topic, partition, deleteSuffix)
 	delay := old.Config().FileDeleteDelayMs
 	if err := old.MarkDeleted(from.path + "/" + doomedName); err != nil {
-		e.log, e.future = nil, nil
+		e.log, e.future, e.failed = nil, nil, err
 		return nil, true, fmt.Errorf("take the log %s out of %s: %w", partitionDir(topic, partition), from.path, err)
 	}
 	l, err = s.takePlace(f, k, id, name, old)
@@ -318,7 +318,7 @@ func (s *Store) FinishMove(topic string, id [16]byte, partition int32) (l *log.L
 		if back := s.rename(from, doomedName, partitionDir(topic, partition)); back != nil {
 			err = errors.Join(err, back)
 		}
-		e.log, e.future = nil, nil // no mark of a clean stop: the old one was not closed in order
+		e.log, e.future, e.failed = nil, nil, err // no mark of a clean stop: the old one was not closed in order
 		return nil, true, err
 	}
 	s.doom(from, from.path+"/"+doomedName, old.Remove, delay)
