@@ -41,7 +41,7 @@ const (
 
 // rooms is the plan. A folder with Go code that is not in it fails the test.
 var rooms = map[string]room{
-	"cmd/millrace": {may: []string{"broker", "shell", "controller/config"}, libs: []string{"github.com/spf13/cobra", zapLib, kmsgLib, kerrLib, "golang.org/x/term"},
+	"cmd/millrace": {may: []string{"broker", "shell", "controller/config", "storage/check", "storage/disk"}, libs: []string{"github.com/spf13/cobra", zapLib, kmsgLib, kerrLib, "golang.org/x/term"},
 		why: "flags, files and environment become a configuration; nothing else happens here"},
 
 	"shell": {may: []string{"controller/config", "storage"}, libs: []string{"github.com/twmb/franz-go"},
@@ -58,6 +58,7 @@ var rooms = map[string]room{
 	"storage/producer": {may: []string{"storage/batch"}, pure: true, why: "producer state of one partition"},
 	"storage/compact":  {may: []string{"storage/batch"}, pure: true, why: "what cleaning a compacted log removes"},
 	"storage/epoch":    {may: []string{"storage/batch"}, pure: true, why: "leader epochs of one partition"},
+	"storage/check":    {may: []string{"storage/batch", "storage/producer", "storage/epoch", "storage/disk"}, why: "whether a data directory is sound; shares no code with what wrote it but the formats"},
 	"storage/disk":     {libs: []string{unixLib}, why: "the small file-system interface, and the real one"},
 	"storage/disktest": {may: []string{"storage/disk"}, why: "a disk that can crash"},
 

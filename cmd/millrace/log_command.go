@@ -1,0 +1,271 @@
+package main
+
+import (
+	"bufio"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"millrace/storage/check"
+	"millrace/storage/disk"
+)
+
+// unsoundError ends a verification that has told what it found.
+type unsoundError struct{ found int }
+
+func (e unsoundError) Error() string { return fmt.Sprintf("not sound: %d findings", e.found) }
+
+// logCommand looks at data directories that no broker uses.
+func (p *program) logCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "log",
+		Short: "Look at data directories that no broker uses",
+		Args:  noArgs,
+		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	var asJSON, records, shallow bool
+	dump := &cobra.Command{
+		Use:   "dump DIR",
+		Short: "Show what stands in the files of a data directory or a partition",
+		Long: "Show what stands in the files of a data directory, or of one partition's\n" +
+			"directory: batches, index entries, aborted transactions, producers, leader\n" +
+			"epochs, checkpoints; with --records the records too. A place that cannot be\n" +
+			"read is shown as such. Bytes that are no text are shown as base64, after\n" +
+			"'base64:' or in JSON under a name that ends in Base64.",
+		Args: exactDir,
+		RunE: func(c *cobra.Command, args []string) error { return dumpLogs(p.stdout, args[0], records, asJSON) },
+	}
+	dump.Flags().BoolVar(&asJSON, "json", false, "one JSON object a line")
+	dump.Flags().BoolVar(&records, "records", false, "show the records of batches")
+	verify := &cobra.Command{
+		Use:   "verify DIR",
+		Short: "Say whether a data directory or a partition is sound",
+		Long: "Compare everything in a data directory, or in one partition's directory, with\n" +
+			"everything else there: checksums, records, indexes, producer snapshots, leader\n" +
+			"epochs, checkpoints. Each finding names file, position, offset and reason. The\n" +
+			"exit code is 0 if the next start loses nothing, 1 otherwise.",
+		Args: exactDir,
+		RunE: func(c *cobra.Command, args []string) error { return verifyLogs(p.stdout, args[0], shallow, asJSON) },
+	}
+	verify.Flags().BoolVar(&asJSON, "json", false, "one JSON object a line")
+	verify.Flags().BoolVar(&shallow, "shallow", false, "compare checksums, but do not read the records inside batches")
+	c.AddCommand(dump, verify)
+	return c
+}
+
+func exactDir(c *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return usageError{fmt.Errorf("%s takes one directory", c.CommandPath())}
+	}
+	return nil
+}
+
+func cleanDir(dir string) string {
+	if trimmed := strings.TrimRight(dir, "/"); trimmed != "" {
+		return trimmed
+	}
+	return dir
+}
+
+func dumpLogs(w io.Writer, dir string, records, asJSON bool) error {
+	out := bufio.NewWriterSize(w, 64<<10)
+	err := check.Dump(disk.OS{}, cleanDir(dir), check.DumpOptions{Records: records}, func(x check.Item) error {
+		if asJSON {
+			return writeJSON(out, itemJSON(x))
+		}
+		return writeItem(out, x)
+	})
+	if ferr := out.Flush(); err == nil {
+		err = ferr
+	}
+	return err
+}
+
+func writeItem(out *bufio.Writer, x check.Item) error {
+	out.WriteString(x.File)
+	if x.Position >= 0 {
+		out.WriteByte('@')
+		out.WriteString(strconv.FormatInt(x.Position, 10))
+	}
+	out.WriteString(": " + x.Kind)
+	writeFields(out, x.Fields)
+	return out.WriteByte('\n')
+}
+
+func writeFields(out *bufio.Writer, fields []check.Field) {
+	for _, f := range fields {
+		out.WriteString(" " + f.Name + "=")
+		switch v := f.Value.(type) {
+		case []byte:
+			out.WriteString(bytesText(v))
+		case string:
+			out.WriteString(strconv.Quote(v))
+		case []check.Item:
+			out.WriteByte('[')
+			for i, x := range v {
+				if i > 0 {
+					out.WriteByte(',')
+				}
+				out.WriteByte('{')
+				writeFields(out, x.Fields)
+				out.WriteString(" }")
+			}
+			out.WriteByte(']')
+		default:
+			fmt.Fprint(out, v)
+		}
+	}
+}
+
+func bytesText(b []byte) string {
+	switch {
+	case b == nil:
+		return "null"
+	case utf8.Valid(b):
+		return strconv.Quote(string(b))
+	}
+	return "base64:" + base64.StdEncoding.EncodeToString(b)
+}
+
+// field is one name and value of a JSON object, which keeps the order.
+type field struct {
+	name  string
+	value any
+}
+
+func itemJSON(x check.Item) []field {
+	out := []field{{"file", x.File}}
+	if x.Position >= 0 {
+		out = append(out, field{"position", x.Position})
+	}
+	return append(append(out, field{"kind", x.Kind}), fieldsJSON(x.Fields)...)
+}
+
+func fieldsJSON(fields []check.Field) []field {
+	var out []field
+	for _, f := range fields {
+		name := f.Name
+		if name == "position" {
+			name = "entryPosition" // beside that of the item itself
+		}
+		switch v := f.Value.(type) {
+		case []byte:
+			switch {
+			case v == nil:
+				out = append(out, field{name, nil})
+			case utf8.Valid(v):
+				out = append(out, field{name, string(v)})
+			default:
+				out = append(out, field{name + "Base64", base64.StdEncoding.EncodeToString(v)})
+			}
+		case []check.Item:
+			list := [][]field{}
+			for _, x := range v {
+				list = append(list, fieldsJSON(x.Fields))
+			}
+			out = append(out, field{name, list})
+		default:
+			out = append(out, field{name, v})
+		}
+	}
+	return out
+}
+
+func writeJSON(out *bufio.Writer, fields []field) error {
+	if err := writeObject(out, fields); err != nil {
+		return err
+	}
+	return out.WriteByte('\n')
+}
+
+func writeObject(out *bufio.Writer, fields []field) error {
+	out.WriteByte('{')
+	for i, f := range fields {
+		if i > 0 {
+			out.WriteByte(',')
+		}
+		fmt.Fprintf(out, "%q:", f.name)
+		if list, ok := f.value.([][]field); ok {
+			out.WriteByte('[')
+			for i, x := range list {
+				if i > 0 {
+					out.WriteByte(',')
+				}
+				if err := writeObject(out, x); err != nil {
+					return err
+				}
+			}
+			out.WriteByte(']')
+			continue
+		}
+		b, err := json.Marshal(f.value)
+		if err != nil {
+			return err
+		}
+		out.Write(b)
+	}
+	return out.WriteByte('}')
+}
+
+func verifyLogs(w io.Writer, dir string, shallow, asJSON bool) error {
+	fsys, dir := disk.OS{}, cleanDir(dir)
+	whole, err := check.IsDataDirectory(fsys, dir)
+	if err != nil {
+		return err
+	}
+	var r check.Report
+	if whole {
+		r, err = check.Directory(fsys, dir, shallow)
+	} else {
+		// Without its checkpoints nobody knows how far a partition was flushed: everything in it has to be right.
+		var one check.Partition
+		one, err = check.CheckPartition(fsys, dir, check.Options{Clean: true, RecoveryPoint: -1, LogStart: -1, HighWatermark: -1, Shallow: shallow})
+		r = check.Report{Dir: dir, Partitions: []check.Partition{one}}
+	}
+	if err != nil {
+		return err
+	}
+	out := bufio.NewWriter(w)
+	found := 0
+	for _, f := range r.All() {
+		if !f.Mended {
+			found++
+		}
+		if !asJSON {
+			fmt.Fprintln(out, f)
+			continue
+		}
+		if err := writeJSON(out, []field{{"kind", "finding"}, {"file", f.File}, {"position", f.Position}, {"offset", int64(f.Offset)}, {"reason", f.Reason}, {"mended", f.Mended}}); err != nil {
+			return err
+		}
+	}
+	var batches, records, bytes int64
+	for _, x := range r.Partitions {
+		batches, records, bytes = batches+x.Batches, records+x.Records, bytes+x.Bytes
+		if asJSON {
+			if err := writeJSON(out, []field{{"kind", "partition"}, {"dir", x.Dir}, {"segments", x.Segments}, {"batches", x.Batches}, {"records", x.Records}, {"bytes", x.Bytes}, {"startOffset", int64(x.Start)}, {"endOffset", int64(x.End)}, {"findings", len(x.Findings)}}); err != nil {
+				return err
+			}
+		}
+	}
+	if !asJSON {
+		state := "sound"
+		if found > 0 {
+			state = "not sound"
+		}
+		fmt.Fprintf(out, "%s: %s; %d partitions, %d batches, %d records, %d bytes\n", dir, state, len(r.Partitions), batches, records, bytes)
+	}
+	if err := out.Flush(); err != nil {
+		return err
+	}
+	if found > 0 {
+		return unsoundError{found}
+	}
+	return nil
+}

@@ -1,0 +1,224 @@
+// Package check reads data directories and says whether they are sound: that every batch is whole, that indexes, producer
+// snapshots, leader epochs and checkpoints say what the batches say. It also shows what is in them.
+//
+// It changes nothing and takes no lock: what it looks at should not be in use. It shares with the logs only what knows a
+// format (batches, producer state, epochs) and walks the files by itself, so that it can be asked whether a log did right:
+// tests of the log do.
+//
+// It promises that what it finds is wrong, with file, place and reason. What a start mends by itself, because it lies behind
+// the recovery point of a directory that was not closed in order, is marked as such.
+package check
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"millrace/storage/batch"
+	"millrace/storage/disk"
+)
+
+// Finding is something that is not as it should be.
+type Finding struct {
+	File     string
+	Position int64        // in the file; -1: nowhere in particular
+	Offset   batch.Offset // where the log stands there; -1: none
+	Reason   string
+	// Mended: the next start mends it, and nothing that was flushed is lost.
+	Mended bool
+}
+
+func (f Finding) String() string {
+	var b strings.Builder
+	b.WriteString(f.File)
+	if f.Position >= 0 {
+		fmt.Fprintf(&b, " at %d", f.Position)
+	}
+	if f.Offset >= 0 {
+		fmt.Fprintf(&b, " (offset %d)", f.Offset)
+	}
+	b.WriteString(": ")
+	b.WriteString(f.Reason)
+	if f.Mended {
+		b.WriteString(" (mended by the next start)")
+	}
+	return b.String()
+}
+
+// Options say what is known of a partition beside its files.
+type Options struct {
+	// Clean: the log was closed in order. Otherwise what lies at and behind the recovery point may be torn, and the indexes
+	// of segments that reach there are made anew.
+	Clean bool
+	// RecoveryPoint, LogStart and HighWatermark are what the checkpoints say; -1: nothing.
+	RecoveryPoint, LogStart, HighWatermark batch.Offset
+	// Shallow leaves the records inside batches unread: checksums are compared all the same.
+	Shallow bool
+}
+
+// Partition is what was found of one partition.
+type Partition struct {
+	Dir        string
+	Segments   int
+	Batches    int64
+	Records    int64
+	Bytes      int64
+	Start, End batch.Offset
+	Findings   []Finding
+}
+
+// Report is what was found of a data directory.
+type Report struct {
+	Dir        string
+	Clean      bool // it was closed in order
+	Partitions []Partition
+	Findings   []Finding // of its own files
+}
+
+// All is every finding, those of the directory's own files first.
+func (r Report) All() []Finding {
+	all := slices.Clone(r.Findings)
+	for _, p := range r.Partitions {
+		all = append(all, p.Findings...)
+	}
+	return all
+}
+
+// Sound says that nothing is wrong that the next start does not mend.
+func (r Report) Sound() bool {
+	return !slices.ContainsFunc(r.All(), func(f Finding) bool { return !f.Mended })
+}
+
+// The files of a data directory.
+const (
+	metaFile          = "meta.properties"
+	cleanFile         = ".kafka_cleanshutdown"
+	recoveryPointFile = "recovery-point-offset-checkpoint"
+	logStartFile      = "log-start-offset-checkpoint"
+	highWatermarkFile = "replication-offset-checkpoint"
+	cleanerFile       = "cleaner-offset-checkpoint"
+	clusterMetadata   = "__cluster_metadata-0"
+	partitionMetadata = "partition.metadata"
+)
+
+var checkpointFiles = []string{recoveryPointFile, logStartFile, highWatermarkFile, cleanerFile}
+
+// IsDataDirectory says whether a directory is one of log.dirs rather than a partition's.
+func IsDataDirectory(fsys disk.FS, dir string) (bool, error) {
+	entries, err := fsys.ReadDir(dir)
+	if err != nil {
+		return false, fmt.Errorf("list %s: %w", dir, err)
+	}
+	for _, e := range entries {
+		if _, _, ok := parseSegmentName(e.Name); ok && !e.Dir || e.Name == partitionMetadata {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// Directory looks at a data directory and all its partitions. An error says that the disk does not let itself be read.
+func Directory(fsys disk.FS, dir string, shallow bool) (Report, error) {
+	r := Report{Dir: dir}
+	entries, err := fsys.ReadDir(dir)
+	if err != nil {
+		return r, fmt.Errorf("list %s: %w", dir, err)
+	}
+	found := map[string]bool{}
+	files := map[string]bool{}
+	for _, e := range entries {
+		if e.Dir {
+			if isPartition(e.Name) && e.Name != clusterMetadata {
+				found[e.Name] = true
+			}
+			continue
+		}
+		files[e.Name] = true
+	}
+	add := func(name, reason string) {
+		r.Findings = append(r.Findings, Finding{File: dir + "/" + name, Position: -1, Offset: -1, Reason: reason})
+	}
+	if files[cleanFile] {
+		r.Clean = true
+		if err := checkCleanFile(fsys, dir); err != nil {
+			add(cleanFile, err.Error())
+		}
+	}
+	if files[metaFile] {
+		if err := checkMeta(fsys, dir); err != nil {
+			add(metaFile, err.Error())
+		}
+	} else {
+		add(metaFile, "is not there")
+	}
+	points := map[string]Checkpoint{}
+	for _, name := range checkpointFiles {
+		if !files[name] {
+			continue
+		}
+		c, err := ReadCheckpoint(fsys, dir+"/"+name)
+		if err != nil {
+			add(name, err.Error())
+			continue
+		}
+		points[name] = c
+		for _, e := range c {
+			if !found[e.Dir()] {
+				r.Findings = append(r.Findings, Finding{File: dir + "/" + name, Position: -1, Offset: e.Offset, Mended: !r.Clean,
+					Reason: fmt.Sprintf("names %s, which is not there", e.Dir())})
+			}
+		}
+	}
+	for _, e := range entries {
+		if !found[e.Name] {
+			continue
+		}
+		o := Options{Clean: r.Clean, Shallow: shallow,
+			RecoveryPoint: points[recoveryPointFile].of(e.Name), LogStart: points[logStartFile].of(e.Name), HighWatermark: points[highWatermarkFile].of(e.Name)}
+		p, err := CheckPartition(fsys, dir+"/"+e.Name, o)
+		if err != nil {
+			return r, err
+		}
+		if p.Segments > 0 && o.RecoveryPoint < 0 && r.Clean && len(p.Findings) == 0 {
+			p.add(dir+"/"+recoveryPointFile, -1, -1, false, "does not name %s", e.Name)
+		}
+		r.Partitions = append(r.Partitions, p)
+	}
+	return r, nil
+}
+
+func isPartition(name string) bool {
+	i := strings.LastIndexByte(name, '-')
+	return i > 0 && i < len(name)-1 && strings.Trim(name[i+1:], "0123456789") == ""
+}
+
+// mostFindings bounds what is said of one partition: after a bad byte much else does not fit.
+const mostFindings = 50
+
+func (p *Partition) add(file string, pos int64, o batch.Offset, mended bool, format string, args ...any) {
+	if len(p.Findings) < mostFindings {
+		p.Findings = append(p.Findings, Finding{File: file, Position: pos, Offset: o, Reason: fmt.Sprintf(format, args...), Mended: mended})
+	}
+}
+
+// checkCleanFile looks at the mark of a clean stop.
+func checkCleanFile(fsys disk.FS, dir string) error {
+	b, err := disk.ReadFile(fsys, dir+"/"+cleanFile, 1<<16)
+	if err != nil {
+		return err
+	}
+	var epoch int64
+	if n, err := fmt.Sscanf(string(b), `{"version":0,"brokerEpoch":%d}`, &epoch); n != 1 || err != nil {
+		return fmt.Errorf("%q is no mark of a clean stop", b)
+	}
+	if got := fmt.Sprintf(`{"version":0,"brokerEpoch":%d}`, epoch); epoch < -1 || got != string(bytes.TrimSpace(b)) {
+		return fmt.Errorf("%q is no mark of a clean stop", b)
+	}
+	return nil
+}
+
+// missing says that a file is not there.
+func missing(err error) bool { return errors.Is(err, fs.ErrNotExist) }

@@ -1,0 +1,356 @@
+package check
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"millrace/storage/batch"
+	"millrace/storage/disk"
+	"millrace/storage/epoch"
+	"millrace/storage/producer"
+)
+
+// partition is the state of looking at one.
+type partition struct {
+	Partition
+	fs disk.FS
+	o  Options
+
+	bases     []batch.Offset
+	has       map[string]bool
+	snapshots []batch.Offset
+	epochs    epoch.Cache
+	known     bool // epochs is what the file says
+
+	producers *producer.State
+	complete  bool // what came before the log's first batch is known to producers
+	next      int  // snapshots compared so far
+	// unlike are findings that hold only in a log that was never compacted: compaction takes batches away that others tell of.
+	unlike []Finding
+	holes  bool
+}
+
+// CheckPartition looks at a partition's directory. An error says that the disk does not let itself be read.
+func CheckPartition(fsys disk.FS, dir string, o Options) (Partition, error) {
+	p := &partition{Partition: Partition{Dir: dir}, fs: fsys, o: o, has: map[string]bool{}, producers: producer.New()}
+	entries, err := fsys.ReadDir(dir)
+	if err != nil {
+		return p.Partition, fmt.Errorf("list %s: %w", dir, err)
+	}
+	for _, e := range entries {
+		p.has[e.Name] = !e.Dir
+		base, suffix, ok := parseSegmentName(e.Name)
+		switch {
+		case !ok && (e.Name == partitionMetadata || e.Name == epoch.FileName):
+		case !ok && strings.HasSuffix(e.Name, ".tmp"):
+			p.Partition.add(p.path(e.Name), -1, -1, true, "a file that was being replaced")
+		case !ok:
+			p.Partition.add(p.path(e.Name), -1, -1, false, "is no file of a partition")
+		case suffix == ".log":
+			p.bases = append(p.bases, base)
+		case suffix == ".snapshot":
+			p.snapshots = append(p.snapshots, base)
+		case suffix == ".index", suffix == ".timeindex", suffix == ".txnindex":
+			if !p.has[segmentName(base, ".log")] && !slices.ContainsFunc(entries, func(x disk.Entry) bool { return x.Name == segmentName(base, ".log") }) {
+				p.Partition.add(p.path(e.Name), -1, base, true, "there is no segment of that offset")
+			}
+		case strings.HasSuffix(suffix, ".deleted"), strings.HasSuffix(suffix, ".cleaned"), strings.HasSuffix(suffix, ".swap"):
+			// Left by a removal or a cleaning; a start finishes or removes them.
+		default:
+			p.Partition.add(p.path(e.Name), -1, base, false, "is no file of a segment")
+		}
+	}
+	if err := p.all(); err != nil {
+		return p.Partition, err
+	}
+	if !p.holes {
+		for _, f := range p.unlike {
+			p.Partition.add(f.File, f.Position, f.Offset, f.Mended, "%s", f.Reason)
+		}
+	}
+	return p.Partition, nil
+}
+
+func (p *partition) path(name string) string { return p.Dir + "/" + name }
+
+// remade says whether a start makes the snapshot at an offset anew, or drops it: it reads the segment with the recovery
+// point, and what follows, from the start.
+func (p *partition) remade(at batch.Offset) bool {
+	if p.o.Clean {
+		return false
+	}
+	first := p.bases[0]
+	for _, base := range p.bases {
+		if base < p.o.RecoveryPoint {
+			first = base
+		}
+	}
+	return at > first || p.behind(at)
+}
+
+// behind says whether an offset lies where a start after a crash mends.
+func (p *partition) behind(o batch.Offset) bool { return !p.o.Clean && o >= p.o.RecoveryPoint }
+
+func (p *partition) all() error {
+	if p.has[partitionMetadata] {
+		if _, err := readTopicID(p.fs, p.Dir); err != nil {
+			p.add(p.path(partitionMetadata), -1, -1, !p.o.Clean && p.o.RecoveryPoint < 0, "%v", err)
+		}
+	}
+	if p.has[epoch.FileName] {
+		b, err := disk.ReadFile(p.fs, p.path(epoch.FileName), maxText)
+		if err == nil {
+			p.epochs, err = epoch.Decode(b)
+		}
+		if p.known = err == nil; err != nil {
+			p.add(p.path(epoch.FileName), -1, -1, false, "%v", err)
+		}
+	}
+	if len(p.bases) == 0 {
+		return nil
+	}
+	p.Segments = len(p.bases)
+	p.End, p.Start = p.bases[0], max(p.bases[0], p.o.LogStart)
+	if err := p.loadProducers(); err != nil {
+		return err
+	}
+	for i := range p.bases {
+		whole, err := p.segment(i)
+		if err != nil {
+			return err
+		}
+		if !whole {
+			break
+		}
+	}
+	if err := p.reach(p.End); err != nil {
+		return err
+	}
+	p.ends()
+	return nil
+}
+
+// loadProducers begins with the snapshot at the first segment: what it says cannot be compared.
+func (p *partition) loadProducers() error {
+	first := p.bases[0]
+	p.complete = first == 0
+	for p.next < len(p.snapshots) && p.snapshots[p.next] <= first {
+		entries, ok, err := p.snapshot(p.snapshots[p.next])
+		if err != nil {
+			return err
+		}
+		if ok && p.snapshots[p.next] == first {
+			p.producers.Load(entries, first, 0, 1<<62)
+			p.complete = true
+		}
+		p.next++
+	}
+	if !p.complete {
+		p.producers.Clear(first)
+	}
+	return nil
+}
+
+// snapshot reads a snapshot file.
+func (p *partition) snapshot(at batch.Offset) (entries []producer.Entry, ok bool, err error) {
+	path := p.path(segmentName(at, ".snapshot"))
+	b, err := disk.ReadFile(p.fs, path, maxText)
+	if err != nil {
+		return nil, false, err
+	}
+	entries, err = producer.DecodeSnapshot(b)
+	if err != nil {
+		p.add(path, -1, at, p.remade(at), "%v", err)
+		return nil, false, nil
+	}
+	for _, e := range entries {
+		if e.LastOffset >= at || e.TxnFirstOffset >= at {
+			p.add(path, -1, at, p.remade(at), "producer %d: its last batch ends at %d, its transaction begins at %d", e.ProducerID, e.LastOffset, e.TxnFirstOffset)
+			return nil, false, nil
+		}
+	}
+	return entries, true, nil
+}
+
+// reach compares the snapshots at or below an offset with what the batches said so far.
+func (p *partition) reach(o batch.Offset) error {
+	for p.next < len(p.snapshots) && p.snapshots[p.next] <= o {
+		at := p.snapshots[p.next]
+		p.next++
+		entries, ok, err := p.snapshot(at)
+		if err != nil {
+			return err
+		}
+		if !ok || !p.complete {
+			continue
+		}
+		said := map[batch.ProducerID]producer.Entry{}
+		for _, e := range p.producers.Entries() {
+			said[e.ProducerID] = e
+		}
+		differ := func(format string, args ...any) {
+			p.unlike = append(p.unlike, Finding{File: p.path(segmentName(at, ".snapshot")), Position: -1, Offset: at, Mended: p.remade(at), Reason: fmt.Sprintf(format, args...)})
+		}
+		for _, e := range entries {
+			r, ok := said[e.ProducerID]
+			delete(said, e.ProducerID)
+			switch {
+			case !ok:
+				differ("producer %d has no batch in the log", e.ProducerID)
+			case r.Epoch != e.Epoch || r.LastSequence != e.LastSequence || r.LastOffset != e.LastOffset || r.TxnFirstOffset != e.TxnFirstOffset:
+				differ("producer %d: %+v, the log says %+v", e.ProducerID, e, r)
+			}
+		}
+		for _, id := range sorted(said) {
+			if said[id].TxnFirstOffset >= 0 { // others may have been forgotten
+				differ("the open transaction of producer %d is missing", id)
+			}
+		}
+	}
+	return nil
+}
+
+func sorted(m map[batch.ProducerID]producer.Entry) []batch.ProducerID {
+	ids := make([]batch.ProducerID, 0, len(m))
+	for id := range m {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// segment looks at a segment and its indexes. whole is false if the log ends in it although it goes on.
+func (p *partition) segment(i int) (whole bool, err error) {
+	base := p.bases[i]
+	path := p.path(segmentName(base, ".log"))
+	if i > 0 {
+		switch {
+		case base < p.End:
+			p.add(path, -1, base, false, "begins at offset %d, the segment before it ends at %d", base, p.End)
+		case base > p.End && p.behind(p.End):
+			p.add(path, -1, base, true, "begins at offset %d, the segment before it ends at %d", base, p.End)
+			return false, nil
+		case base > p.End:
+			p.holes = true
+		}
+		p.End = max(p.End, base)
+	}
+	x, err := p.openIndexes(i)
+	if err != nil {
+		return false, err
+	}
+	err = walk(p.fs, path, func(fr frame, bad error) error { return p.batch(x, fr, bad) })
+	var b *broken
+	if err != nil && !errors.As(err, &b) {
+		return false, err
+	}
+	if b != nil {
+		p.add(path, b.pos, p.End, p.behind(p.End), "%s", b.why)
+		if !p.behind(p.End) {
+			p.holes = true // nothing more is known of producers
+		}
+	}
+	p.Bytes += x.size
+	x.finish(b != nil)
+	return b == nil, nil
+}
+
+func (p *partition) batch(x *indexes, fr frame, bad error) error {
+	h, path := fr.h, p.path(segmentName(x.base, ".log"))
+	switch {
+	case h.BaseOffset < p.End:
+		return &broken{fr.pos, fmt.Sprintf("a batch of offsets %d to %d behind offset %d", h.BaseOffset, h.LastOffset(), p.End-1)}
+	case h.LastOffset()-x.base > 1<<31-1:
+		return &broken{fr.pos, fmt.Sprintf("offset %d is too far from the segment's %d", h.LastOffset(), x.base)}
+	case bad != nil && p.behind(p.End):
+		return &broken{fr.pos, bad.Error()}
+	}
+	if h.BaseOffset > p.End {
+		p.holes = true
+	}
+	if err := p.reach(h.BaseOffset); err != nil {
+		return err
+	}
+	p.Batches++
+	x.size = fr.pos + int64(h.Size())
+	x.batch(fr)
+	p.End = h.NextOffset()
+	if bad != nil {
+		p.add(path, fr.pos, h.BaseOffset, false, "%v", bad)
+		p.holes = true
+		return nil
+	}
+	if fr.bytes != nil && !p.o.Shallow {
+		n, err := checkRecords(fr)
+		if err != nil {
+			p.add(path, fr.pos, h.BaseOffset, p.behind(h.BaseOffset), "%v", err)
+		}
+		p.Records += int64(n)
+	} else {
+		p.Records += int64(h.Count)
+	}
+	if int64(h.Count) != int64(h.LastOffsetDelta)+1 {
+		p.holes = true
+	}
+	for _, o := range []batch.Offset{h.BaseOffset, h.LastOffset()} {
+		if e := p.epochs.At(o); p.known && e != h.LeaderEpoch && o >= p.Start && !p.behind(o) {
+			p.add(p.path(epoch.FileName), -1, o, false, "the batch is of epoch %d, the file says %d", h.LeaderEpoch, e)
+			break
+		}
+	}
+	return p.producer(x, fr)
+}
+
+// producer takes note of a batch's producer, and of the transaction that it may have ended.
+func (p *partition) producer(x *indexes, fr frame) error {
+	if !fr.h.HasProducer() {
+		return nil
+	}
+	var m *batch.Marker
+	if fr.h.Attributes.Control() && fr.bytes != nil {
+		marker, ok, err := batch.ParseMarker(fr.bytes)
+		if err != nil {
+			p.add(p.path(segmentName(x.base, ".log")), fr.pos, fr.h.BaseOffset, p.behind(fr.h.BaseOffset), "control record: %v", err)
+		} else if ok {
+			m = &marker
+		}
+	}
+	done, ok := p.producers.Appended(fr.h, m)
+	if m != nil && m.Type == batch.Abort {
+		x.marker(fr.h, done, ok && p.complete)
+	}
+	return nil
+}
+
+// ends compares what lies behind the last batch, and the checkpoints.
+func (p *partition) ends() {
+	for _, at := range p.snapshots[p.next:] {
+		p.add(p.path(segmentName(at, ".snapshot")), -1, at, !p.o.Clean, "is of offset %d, the log ends at %d", at, p.End)
+	}
+	dir := p.Dir[:max(strings.LastIndexByte(p.Dir, '/'), 0)]
+	name := p.Dir[len(dir)+1:]
+	switch point := p.o.RecoveryPoint; {
+	case point > p.End:
+		p.add(dir+"/"+recoveryPointFile, -1, point, false, "says that %s was flushed to %d, it ends at %d", name, point, p.End)
+	case point >= 0 && p.o.Clean && point < p.End:
+		p.add(dir+"/"+recoveryPointFile, -1, point, false, "says that %s, which was closed in order, was flushed to %d; it ends at %d", name, point, p.End)
+	}
+	if p.o.HighWatermark > p.End {
+		p.add(dir+"/"+highWatermarkFile, -1, p.o.HighWatermark, !p.o.Clean, "says %d of %s, it ends at %d", p.o.HighWatermark, name, p.End)
+	}
+	if p.o.LogStart > p.End {
+		p.add(dir+"/"+logStartFile, -1, p.o.LogStart, !p.o.Clean, "says that %s begins at %d, it ends at %d", name, p.o.LogStart, p.End)
+	}
+	if entries := p.epochs.Entries(); p.o.Clean && len(entries) > 0 {
+		if first := entries[0].Start; first < p.Start {
+			p.add(p.path(epoch.FileName), -1, first, false, "begins at %d, the log at %d", first, p.Start)
+		} else if first > p.Start && p.o.LogStart > p.bases[0] {
+			p.add(dir+"/"+logStartFile, -1, p.o.LogStart, false, "says that %s begins at %d, its leader epochs do at %d", name, p.Start, first)
+		}
+		if last := entries[len(entries)-1].Start; last > p.End {
+			p.add(p.path(epoch.FileName), -1, last, false, "an epoch begins at %d, the log ends at %d", last, p.End)
+		}
+	}
+}
