@@ -47,7 +47,9 @@ func dataDir(t *testing.T) string {
 
 func TestLogCommand(t *testing.T) {
 	dir := dataDir(t)
-	ask := func(args ...string) (int, string, string) { return try(t, neverRun(t), nil, append([]string{"log"}, args...)...) }
+	ask := func(args ...string) (int, string, string) {
+		return try(t, neverRun(t), nil, append([]string{"log"}, args...)...)
+	}
 	if code, out, _ := ask("verify", dir); code != 0 || !strings.Contains(out, "sound; 1 partitions, 3 batches, 3 records") {
 		t.Errorf("verify ends with %d:\n%s", code, out)
 	}
