@@ -10,12 +10,12 @@ import (
 )
 
 func init() {
-	unordered["DeleteRecordsResponse.Topics"] = "a Scala map"
-	unordered["DeleteRecordsResponseTopic.Partitions"] = "a Scala map"
-	unordered["DescribeLogDirsResponse.Dirs"] = "a Scala set"
-	unordered["DescribeLogDirsResponseDir.Topics"] = "a Scala map"
-	unordered["DescribeLogDirsResponseDirTopic.Partitions"] = "a Scala map"
-	unordered["DescribeProducersResponseTopicPartition.ActiveProducers"] = "a Java hash map"
+	Unordered["DeleteRecordsResponse.Topics"] = "a Scala map"
+	Unordered["DeleteRecordsResponseTopic.Partitions"] = "a Scala map"
+	Unordered["DescribeLogDirsResponse.Dirs"] = "a Scala set"
+	Unordered["DescribeLogDirsResponseDir.Topics"] = "a Scala map"
+	Unordered["DescribeLogDirsResponseDirTopic.Partitions"] = "a Scala map"
+	Unordered["DescribeProducersResponseTopicPartition.ActiveProducers"] = "a Java hash map"
 }
 
 // Cases of what lies in partitions: their records, their producers and the

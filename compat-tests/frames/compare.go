@@ -42,8 +42,8 @@ var fields = map[string]string{
 	"UnknownTags": "table",
 }
 
-// unordered names the arrays whose order Kafka leaves open, and why.
-var unordered = map[string]string{
+// Unordered names the arrays whose order Kafka leaves open, and why.
+var Unordered = map[string]string{
 	"MetadataResponse.Topics":                     "a Java hash map",
 	"MetadataResponse.Brokers":                    "a Java hash map",
 	"CreateTopicsResponse.Topics":                 "a Java hash map of names",
@@ -174,7 +174,7 @@ func (n *normaliser) value(v reflect.Value, owner, name string) any {
 				return m
 			}
 		}
-		if _, open := unordered[owner+"."+name]; open {
+		if _, open := Unordered[owner+"."+name]; open {
 			sort.SliceStable(list, func(i, j int) bool { return text(list[i]) < text(list[j]) })
 		}
 		if v.IsNil() && len(list) == 0 {

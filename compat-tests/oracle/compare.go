@@ -1,0 +1,354 @@
+package oracle
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"millrace/compat-tests/frames"
+)
+
+// kind is what a field holds, where two servers may differ in its value.
+type kind string
+
+const (
+	// An id that a server makes up: numbered in order of appearance, so that the
+	// same id twice is still seen.
+	anID kind = "id"
+	// A leader's or a broker's epoch: numbered like an id, as restarts raise it by
+	// more in one server than in another.
+	anEpoch kind = "epoch"
+	// The term of the metadata's quorum.
+	aTerm kind = "term"
+	// An offset of the metadata log: whether it is known.
+	aMetadataOffset kind = "metadata offset"
+	// Where something listens or lies: whether it is told.
+	anAddress kind = "address"
+	// How large the disk is, and how much of it is free: whether it is told.
+	aDisk kind = "disk"
+	// A moment: now, or else exact.
+	aMoment kind = "moment"
+	// How long to hold back: quotas are the servers' own.
+	aThrottle kind = "throttle"
+	// Words: null, empty, or some.
+	words kind = "words"
+	// Record batches: header and records of each.
+	batches kind = "batches"
+	// What each server is able to do, compared by package frames.
+	versions kind = "versions"
+)
+
+// kinds says what a field is, by its name in kmsg's structs, or by the struct's
+// name and its own where one name means several things.
+var kinds = map[string]kind{
+	"ClusterID": anID, "TopicID": anID, "MemberID": anID, "ProducerID": anID, "SessionID": anID,
+	"ClientInstanceID": anID, "SubscriptionID": anID, "ReplicaDirectoryID": anID,
+	"JoinGroupResponse.LeaderID": anID,
+
+	"LeaderEpoch": anEpoch, "CurrentLeaderEpoch": anEpoch, "BrokerEpoch": anEpoch,
+	"FetchResponseTopicPartitionDivergingEpoch.Epoch":               anEpoch,
+	"DescribeQuorumResponseTopicPartition.LeaderEpoch":              aTerm,
+	"DescribeQuorumResponseTopicPartition.HighWatermark":            aMetadataOffset,
+	"DescribeQuorumResponseTopicPartitionReplicaState.LogEndOffset": aMetadataOffset,
+	"FinalizedFeaturesEpoch":                                        aMetadataOffset,
+
+	"Host": anAddress, "Port": anAddress, "ClientHost": anAddress, "Dir": anAddress,
+	"TotalBytes": aDisk, "UsableBytes": aDisk,
+	"ThrottleMillis": aThrottle,
+	"LogAppendTime":  aMoment, "Timestamp": aMoment, "LastTimestamp": aMoment,
+	"LastFetchTimestamp": aMoment, "LastCaughtUpTimestamp": aMoment,
+	"ErrorMessage": words, "Documentation": words,
+	"RecordBatches": batches,
+	"ApiKeys":       versions, "SupportedFeatures": versions, "FinalizedFeatures": versions,
+}
+
+// keyed names the lists whose elements are told apart by a field: differences
+// are those of one element then.
+var keyed = map[string]string{
+	"CreateTopicsResponseTopic.Configs":       "Name",
+	"DescribeConfigsResponseResource.Configs": "Name",
+}
+
+// names are the fields that name a topic, a group or the like. What bears the
+// name of another sequence is left out of lists.
+var names = []string{"Topic", "Group", "Name", "ResourceName"}
+
+// normaliser takes out of one server's answers what two servers may differ in.
+// An id keeps its number through all answers of a play.
+type normaliser struct {
+	// run begins the names of everything a run makes; own those of this play.
+	run, own string
+	ids      map[kind]map[any]string
+	now      time.Time
+}
+
+func newNormaliser(run, own string) *normaliser {
+	return &normaliser{run: run, own: own, ids: map[kind]map[any]string{"TopicID": {strangerID: "<stranger>"}}, now: time.Now()}
+}
+
+// unnumbered is an id that has no number yet: all of them are alike while lists
+// are sorted, so that the order does not depend on chance.
+type unnumbered struct {
+	kind  kind
+	value any
+}
+
+// MarshalJSON is part of json.Marshaler.
+func (u unnumbered) MarshalJSON() ([]byte, error) { return json.Marshal("<" + string(u.kind) + ">") }
+
+// normal is a decoded answer, normalised.
+func (n *normaliser) normal(resp kmsg.Response) any {
+	n.now = time.Now()
+	return n.number(n.value(reflect.ValueOf(resp), "", ""))
+}
+
+func (n *normaliser) number(v any) any {
+	switch x := v.(type) {
+	case map[string]any:
+		list := make([]string, 0, len(x))
+		for k := range x {
+			list = append(list, k)
+		}
+		sort.Strings(list)
+		for _, k := range list {
+			x[k] = n.number(x[k])
+		}
+	case []any:
+		for i := range x {
+			x[i] = n.number(x[i])
+		}
+	case unnumbered:
+		m := n.ids[x.kind]
+		if m == nil {
+			m = map[any]string{}
+			n.ids[x.kind] = m
+		}
+		name, ok := m[x.value]
+		if !ok {
+			name = fmt.Sprintf("<%s %d>", x.kind, len(m)+1)
+			m[x.value] = name
+		}
+		return name
+	}
+	return v
+}
+
+func kindOf(owner, name string) kind {
+	if k, ok := kinds[owner+"."+name]; ok {
+		return k
+	}
+	return kinds[name]
+}
+
+func (n *normaliser) value(v reflect.Value, owner, name string) any {
+	switch k := kindOf(owner, name); k {
+	case anID, anEpoch, aTerm:
+		if k == anID {
+			k = kind(name)
+			if name == "LeaderID" {
+				k = "MemberID"
+			}
+		}
+		return n.identity(k, v)
+	case aMetadataOffset, aDisk:
+		return v.Int() >= 0
+	case anAddress:
+		return !v.IsZero()
+	case aMoment:
+		return n.moment(v.Int())
+	case aThrottle:
+		return nil
+	case words:
+		return sentence(v)
+	case versions:
+		return nil
+	case batches:
+		return n.batches(v)
+	}
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		if v.IsNil() {
+			return nil
+		}
+		return n.value(v.Elem(), owner, name)
+	case reflect.Struct:
+		if tags, ok := v.Interface().(kmsg.Tags); ok {
+			return tags.Len()
+		}
+		m := map[string]any{}
+		t := v.Type()
+		for i := range t.NumField() {
+			f := t.Field(i)
+			if !f.IsExported() || f.Name == "Version" {
+				continue
+			}
+			m[f.Name] = n.value(v.Field(i), t.Name(), f.Name)
+		}
+		return m
+	case reflect.Slice:
+		return n.list(v, owner, name)
+	case reflect.Array:
+		return n.identity("TopicID", v)
+	default:
+		return v.Interface()
+	}
+}
+
+func (n *normaliser) list(v reflect.Value, owner, name string) any {
+	if v.Type().Elem().Kind() == reflect.Uint8 {
+		if v.IsNil() {
+			return nil
+		}
+		return fmt.Sprintf("%x", v.Bytes())
+	}
+	list := make([]any, 0, v.Len())
+	for i := range v.Len() {
+		if e := v.Index(i); !n.foreign(e, owner+"."+name) {
+			list = append(list, n.value(e, owner, name+"[]"))
+		}
+	}
+	if key, ok := keyed[owner+"."+name]; ok {
+		if m, ok := byKey(list, key); ok {
+			return m
+		}
+	}
+	if _, open := frames.Unordered[owner+"."+name]; open {
+		sort.SliceStable(list, func(i, j int) bool { return text(list[i]) < text(list[j]) })
+	}
+	if v.IsNil() {
+		return nil
+	}
+	return list
+}
+
+// foreign says that a list's element is of another sequence, or of one of the
+// topics that the servers keep for themselves in a list of what lies on disk.
+func (n *normaliser) foreign(e reflect.Value, list string) bool {
+	if e.Kind() != reflect.Struct {
+		return false
+	}
+	for _, f := range names {
+		v := e.FieldByName(f)
+		if !v.IsValid() {
+			continue
+		}
+		if v.Kind() == reflect.Pointer {
+			v = v.Elem()
+		}
+		if v.Kind() != reflect.String {
+			continue
+		}
+		s := v.String()
+		if list == "DescribeLogDirsResponseDir.Topics" && strings.HasPrefix(s, "__") {
+			return true
+		}
+		if strings.HasPrefix(s, n.run) && !strings.HasPrefix(s, n.own) {
+			return true
+		}
+	}
+	return false
+}
+
+// byKey is a list as a map; false where two elements have the same key.
+func byKey(list []any, key string) (map[string]any, bool) {
+	m := map[string]any{}
+	for _, e := range list {
+		k := text(e.(map[string]any)[key])
+		if _, twice := m[k]; twice {
+			return nil, false
+		}
+		m[k] = e
+	}
+	return m, true
+}
+
+// moment is a time in milliseconds: "now" stands for all near the present.
+func (n *normaliser) moment(ms int64) any {
+	if d := n.now.Sub(time.UnixMilli(ms)).Abs(); d < time.Hour {
+		return "<now>"
+	}
+	return ms
+}
+
+// sentence says whether a text is null, empty, or says something.
+func sentence(v reflect.Value) any {
+	if v.Kind() == reflect.Pointer {
+		if v.IsNil() {
+			return nil
+		}
+		v = v.Elem()
+	}
+	if v.String() == "" {
+		return ""
+	}
+	return "<text>"
+}
+
+func (n *normaliser) identity(k kind, v reflect.Value) any {
+	if v.Kind() == reflect.Pointer {
+		if v.IsNil() {
+			return nil
+		}
+		v = v.Elem()
+	}
+	if v.CanInt() {
+		none := v.Int() < 0
+		if k == "SessionID" || k == "SubscriptionID" {
+			none = v.Int() == 0
+		}
+		if none {
+			return v.Int()
+		}
+	}
+	if !v.CanInt() && v.IsZero() {
+		return "<none>"
+	}
+	value := v.Interface()
+	if v.CanInt() {
+		value = v.Int()
+	}
+	if name, ok := n.ids[k][value]; ok {
+		return name
+	}
+	return unnumbered{k, value}
+}
+
+func text(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err.Error()
+	}
+	return string(b)
+}
+
+// codes gathers the error codes that an answer holds, at any depth.
+func codes(v reflect.Value, seen func(int16)) {
+	switch v.Kind() {
+	case reflect.Pointer, reflect.Interface:
+		if !v.IsNil() {
+			codes(v.Elem(), seen)
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			f := v.Type().Field(i)
+			switch {
+			case !f.IsExported():
+			case f.Type.Kind() == reflect.Int16 && strings.HasSuffix(f.Name, "ErrorCode"):
+				seen(int16(v.Field(i).Int()))
+			default:
+				codes(v.Field(i), seen)
+			}
+		}
+	case reflect.Slice:
+		if v.Type().Elem().Kind() == reflect.Struct {
+			for i := range v.Len() {
+				codes(v.Index(i), seen)
+			}
+		}
+	}
+}

@@ -1,0 +1,607 @@
+package oracle
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"millrace/compat-tests/frame"
+	"millrace/compat-tests/frames"
+)
+
+const (
+	ours   = 0
+	kafkas = 1
+)
+
+// Step is one thing that a sequence does. It draws nothing itself: what it does
+// follows from what was drawn when the sequence was made and from what the
+// servers have told, so that it can be done again, and without others.
+type Step struct {
+	Text string
+	Do   func(p *Play)
+}
+
+// Difference is an answer of Millrace's that is not Kafka's.
+type Difference struct {
+	Step    int
+	Text    string // API vN: what.path: ours against theirs
+	Kind    string // the same without what the sequence is about
+	Why     string // from the table of what is explained; "" if it is not
+	Request string
+	Answers [2]string
+}
+
+// Play is a sequence in progress on both servers, in step with each other.
+type Play struct {
+	Sides   [2]*side
+	tally   *Tally
+	both    map[int16][2]int16 // versions that both advertise
+	pending []*exchange
+	step    int
+	found   []Difference
+	over    bool // nothing that follows can be compared
+	err     error
+	asked   int
+	// spoil changes a request's bytes on their way; nil: they stay.
+	spoil func([]byte) []byte
+}
+
+// patience is how long an answer may take; for those who wait on purpose, too.
+const patience = 12 * time.Second
+
+// pick is a drawn choice of a version.
+type pick struct {
+	draw     uint32
+	from, to int16 // 0: no limit
+}
+
+func (p pick) above(v int16) pick { p.from = v; return p }
+func (p pick) below(v int16) pick { p.to = v - 1; return p }
+
+// version is the version to ask an API in; false where the two have none in
+// common.
+func (p *Play) version(key int16, v pick) (int16, bool) {
+	r, ok := p.both[key]
+	if !ok {
+		return 0, false
+	}
+	from, to := max(r[0], v.from), r[1]
+	if v.to != 0 {
+		to = min(to, v.to)
+	}
+	if from > to {
+		return 0, false
+	}
+	// The newest comes oftener: most clients speak it.
+	if n := v.draw % uint32(to-from+4); n < uint32(to-from+1) {
+		return from + int16(n), true
+	}
+	return to, true
+}
+
+// exchange is one request to both servers.
+type exchange struct {
+	client string
+	what   string
+	req    [2]kmsg.Request
+	out    [2]*frame.Outcome
+	done   [2]chan frame.Outcome
+	wait   time.Duration // how long the request lets the server wait; 0: it is none that waits
+}
+
+// kafka is the side that decides what a sequence does next where that depends on
+// what was answered.
+func (p *Play) kafka() *side { return p.Sides[kafkas] }
+
+// busy says that a client waits for an answer, so it cannot ask.
+func (p *Play) busy(client string) bool {
+	return slices.ContainsFunc(p.pending, func(x *exchange) bool { return x.client == client })
+}
+
+// ask sends a request to both and compares their answers. build is called once
+// for each side; nil leaves the request out.
+func (p *Play) ask(client string, v pick, what string, build func(s *side) kmsg.Request) *exchange {
+	x := p.send(client, v, what, build)
+	if x == nil {
+		return nil
+	}
+	for i := range x.out {
+		if x.out[i] == nil {
+			o := <-x.done[i]
+			x.out[i] = &o
+		}
+	}
+	p.compare(x)
+	return x
+}
+
+// begin is ask for a request whose answer may wait for what others do. settle
+// takes the answers that have come.
+func (p *Play) begin(client string, v pick, what string, build func(s *side) kmsg.Request) {
+	if x := p.send(client, v, what, build); x != nil {
+		p.pending = append(p.pending, x)
+	}
+}
+
+func (p *Play) send(client string, v pick, what string, build func(s *side) kmsg.Request) *exchange {
+	if p.over || p.busy(client) {
+		return nil
+	}
+	x := &exchange{client: client, what: what}
+	for i, s := range p.Sides {
+		x.req[i] = build(s)
+		if x.req[i] == nil || reflect.ValueOf(x.req[i]).IsNil() {
+			return nil
+		}
+	}
+	version, ok := p.version(x.req[0].Key(), v)
+	if !ok {
+		return nil
+	}
+	for i := range x.req {
+		x.req[i].SetVersion(version)
+	}
+	p.asked++
+	if f, ok := x.req[0].(*kmsg.FetchRequest); ok {
+		x.wait = time.Duration(f.MaxWaitMillis) * time.Millisecond
+	}
+	silent := false
+	if r, ok := x.req[0].(*kmsg.ProduceRequest); ok {
+		silent = r.Acks == 0
+	}
+	for i, s := range p.Sides {
+		x.done[i] = make(chan frame.Outcome, 1)
+		c, err := s.conn(client)
+		if err != nil {
+			p.fail(fmt.Errorf("connecting to %s: %w", s.addr, err))
+			return nil
+		}
+		c.Patience = patience
+		raw := c.Encode(x.req[i])
+		if p.spoil != nil {
+			raw = p.spoil(raw)
+		}
+		kind := x.req[i].ResponseKind()
+		kind.SetVersion(version)
+		if kind.Key() == int16(kmsg.ApiVersions) && len(raw) >= 4 && (raw[2] != 0 || raw[3] > byte(p.both[kind.Key()][1])) {
+			kind.SetVersion(0) // KIP-511: what is not known is answered so
+		}
+		if silent {
+			probe := kmsg.NewPtrApiVersionsRequest()
+			go func() {
+				if err := c.Push(raw); err != nil {
+					x.done[i] <- frame.Outcome{Closed: true}
+					return
+				}
+				x.done[i] <- c.Send(c.Encode(probe), probe.ResponseKind())
+			}()
+			continue
+		}
+		go func() { x.done[i] <- c.Send(raw, kind) }()
+	}
+	return x
+}
+
+func (p *Play) fail(err error) {
+	if p.err == nil {
+		p.err = err
+	}
+	p.over = true
+}
+
+// calm is how long two servers must have been in the same state for a step to
+// be over; agreement is how long they may take to come to it.
+const (
+	calm      = 25 * time.Millisecond
+	agreement = 8 * time.Second
+)
+
+// settle waits until the same requests have been answered on both sides and the
+// given states are the same, and compares those answers. state may be nil.
+func (p *Play) settle(state func(s *side) string) {
+	if p.over {
+		return
+	}
+	last, since := "", time.Now()
+	for begun := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+		var waits, told [2]string
+		for i, s := range p.Sides {
+			for _, x := range p.pending {
+				if x.out[i] == nil {
+					select {
+					case o := <-x.done[i]:
+						x.out[i] = &o
+					default:
+						waits[i] += " " + x.client
+					}
+				}
+			}
+			if state != nil {
+				told[i] = state(s)
+			}
+		}
+		now := strings.Join([]string{waits[0], waits[1], told[0], told[1]}, "|")
+		if now != last {
+			last, since = now, time.Now()
+		}
+		same := waits[0] == waits[1] && told[0] == told[1]
+		if same && (time.Since(since) >= calm || state == nil && waits[0] == "") {
+			break
+		}
+		if time.Since(begun) > agreement {
+			what := p.pendingText()
+			if what == "" {
+				what = "nobody waits"
+			}
+			p.differ(Difference{Text: fmt.Sprintf("%s; waiting:%s, state %s against waiting:%s, state %s", what, waits[0], told[0], waits[1], told[1]),
+				Kind: what + " waits or states differ"})
+			p.over = true
+			return
+		}
+	}
+	p.elects()
+	p.pending = slices.DeleteFunc(p.pending, func(x *exchange) bool {
+		if x.out[0] == nil || x.out[1] == nil {
+			return false
+		}
+		p.compare(x)
+		return true
+	})
+}
+
+// elects ends a sequence where members of a group have been told of another
+// leader by one server than by the other: whom Kafka takes when the leader is
+// gone is up to a hash map.
+func (p *Play) elects() {
+	var leaders [2]string
+	told := 0
+	for _, x := range p.pending {
+		if x.out[0] == nil || x.out[1] == nil {
+			continue
+		}
+		a, ok := x.out[0].Response.(*kmsg.JoinGroupResponse)
+		b, ok2 := x.out[1].Response.(*kmsg.JoinGroupResponse)
+		if !ok || !ok2 || a.ErrorCode != 0 || b.ErrorCode != 0 || a.Generation != b.Generation {
+			continue
+		}
+		told++
+		if a.LeaderID == a.MemberID {
+			leaders[0] = x.client
+		}
+		if b.LeaderID == b.MemberID {
+			leaders[1] = x.client
+		}
+	}
+	if told > 1 && leaders[0] != leaders[1] && leaders[0] != "" && leaders[1] != "" {
+		p.over = true
+		p.pending = slices.DeleteFunc(p.pending, func(x *exchange) bool { return x.out[0] != nil && x.out[1] != nil })
+	}
+}
+
+func (p *Play) pendingText() string {
+	var list []string
+	for _, x := range p.pending {
+		list = append(list, fmt.Sprintf("%s v%d", kmsg.NameForKey(x.req[0].Key()), x.req[0].GetVersion()))
+	}
+	slices.Sort(list)
+	return strings.Join(slices.Compact(list), ", ")
+}
+
+// drain waits until everything under way is answered, or has waited for as long
+// as it may.
+func (p *Play) drain() {
+	for begun := time.Now(); len(p.pending) > 0 && !p.over && time.Since(begun) < patience; {
+		p.settle(nil)
+	}
+}
+
+func how(o *frame.Outcome) string {
+	switch {
+	case o.Closed:
+		return "closed"
+	case o.Silent:
+		return "no answer"
+	case o.Bad != "":
+		return "undecodable: " + o.Bad
+	}
+	return "answered"
+}
+
+// pace says whether an answer came at once or after waiting, for a request that
+// lets the server wait.
+func (x *exchange) pace(i int) string {
+	if x.wait < 200*time.Millisecond || x.out[i].Response == nil {
+		return ""
+	}
+	if x.out[i].Took >= x.wait-20*time.Millisecond {
+		return "after waiting"
+	}
+	return "at once"
+}
+
+// compare compares the answers of an exchange, and each side learns from its
+// own.
+func (p *Play) compare(x *exchange) {
+	key, version := x.req[0].Key(), x.req[0].GetVersion()
+	head := fmt.Sprintf("%s v%d", kmsg.NameForKey(key), version)
+	var differences []Difference
+	note := func(path, a, b string) {
+		differences = append(differences, Difference{Text: fmt.Sprintf("%s: %s%s: %s against %s", head, x.what, path, a, b),
+			Kind: fmt.Sprintf("%s%s: %s against %s", kmsg.NameForKey(key), withoutIndices(path), shorten(a), shorten(b))})
+	}
+	a, b := how(x.out[0]), how(x.out[1])
+	switch {
+	case a != b:
+		note("", a, b)
+		p.over = true
+	case x.out[0].Response != nil:
+		if a, b := x.pace(0), x.pace(1); a != b {
+			note(" came", a, b)
+		}
+		for _, d := range frames.Diff(p.Sides[0].versed.normal(x.out[0].Response), p.Sides[1].versed.normal(x.out[1].Response)) {
+			path, values, _ := strings.Cut(d, ": ")
+			a, b, _ := strings.Cut(values, " against ")
+			note(path, a, b)
+		}
+	}
+	for i, s := range p.Sides {
+		if r := x.out[i].Response; r != nil {
+			s.learn(x.client, x.req[i], r)
+		} else {
+			s.hangUp(x.client)
+		}
+	}
+	explained := 0
+	for _, d := range differences {
+		d.Request = text(x.req[0])
+		for i := range x.out {
+			d.Answers[i] = x.out[i].String()
+			if r := x.out[i].Response; r != nil {
+				d.Answers[i] = text(r)
+			}
+		}
+		if e := explain(d.Text); e != nil {
+			d.Why = e.why
+			explained++
+			p.over = p.over || e.ends
+		}
+		p.differ(d)
+	}
+	p.tally.count(key, version, len(differences), explained, x.out[1].Response)
+}
+
+func (p *Play) differ(d Difference) {
+	d.Step = p.step
+	p.found = append(p.found, d)
+	p.over = p.over || d.Why == ""
+}
+
+func withoutIndices(path string) string {
+	var b strings.Builder
+	inside := false
+	for _, r := range path {
+		switch {
+		case r == '[':
+			inside = true
+		case r == ']':
+			inside = false
+		case !inside:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+func shorten(s string) string {
+	if len(s) > 60 {
+		return s[:60]
+	}
+	return s
+}
+
+// applied waits until Kafka's broker has applied all metadata that its
+// controller has agreed on: Kafka answers a change before.
+func (p *Play) applied() {
+	if p.over {
+		return
+	}
+	for _, s := range p.Sides {
+		if err := s.catchUp(); err != nil {
+			p.fail(err)
+		}
+	}
+}
+
+func (s *side) catchUp() error {
+	c, err := s.conn("watch")
+	if err != nil {
+		return err
+	}
+	c.Patience = patience
+	quorum := kmsg.NewPtrDescribeQuorumRequest()
+	quorum.Topics = []kmsg.DescribeQuorumRequestTopic{{Topic: "__cluster_metadata", Partitions: []kmsg.DescribeQuorumRequestTopicPartition{{}}}}
+	o := c.Ask(quorum)
+	r, ok := o.Response.(*kmsg.DescribeQuorumResponse)
+	if !ok || len(r.Topics) != 1 {
+		return fmt.Errorf("asking %s for its quorum: %v", s.addr, o)
+	}
+	want := r.Topics[0].Partitions[0].HighWatermark - 1
+	for range 1000 {
+		req := kmsg.NewPtrApiVersionsRequest()
+		req.Version, req.ClientSoftwareName, req.ClientSoftwareVersion = 3, "oracle", "1"
+		kind := req.ResponseKind()
+		kind.SetVersion(3)
+		v, ok := c.Send(c.Encode(req), kind).Response.(*kmsg.ApiVersionsResponse)
+		if !ok {
+			return fmt.Errorf("%s does not tell its versions", s.addr)
+		}
+		if v.FinalizedFeaturesEpoch >= want {
+			return nil
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	return fmt.Errorf("%s has not applied its metadata up to %d", s.addr, want)
+}
+
+// led waits until every partition of the topics that exist is led.
+func (p *Play) led(topics ...string) {
+	p.applied()
+	for _, s := range p.Sides {
+		if p.over {
+			return
+		}
+		for range 500 {
+			if s.allLed(topics) {
+				break
+			}
+			time.Sleep(4 * time.Millisecond)
+		}
+	}
+}
+
+func (s *side) allLed(topics []string) bool {
+	c, err := s.conn("watch")
+	if err != nil {
+		return true
+	}
+	req := kmsg.NewPtrMetadataRequest()
+	req.Version = 9
+	for _, t := range topics {
+		rt := kmsg.NewMetadataRequestTopic()
+		rt.Topic = kmsg.StringPtr(s.name(t))
+		req.Topics = append(req.Topics, rt)
+	}
+	kind := req.ResponseKind()
+	kind.SetVersion(9)
+	r, ok := c.Send(c.Encode(req), kind).Response.(*kmsg.MetadataResponse)
+	if !ok {
+		return true
+	}
+	offsets := kmsg.NewPtrListOffsetsRequest()
+	offsets.Version, offsets.ReplicaID = 5, -1
+	for _, t := range r.Topics {
+		if t.ErrorCode != 0 || t.Topic == nil {
+			continue
+		}
+		ot := kmsg.NewListOffsetsRequestTopic()
+		ot.Topic = *t.Topic
+		for _, part := range t.Partitions {
+			op := kmsg.NewListOffsetsRequestTopicPartition()
+			op.Partition, op.Timestamp, op.CurrentLeaderEpoch = part.Partition, -1, -1
+			ot.Partitions = append(ot.Partitions, op)
+		}
+		offsets.Topics = append(offsets.Topics, ot)
+	}
+	if len(offsets.Topics) == 0 {
+		return true
+	}
+	okind := offsets.ResponseKind()
+	okind.SetVersion(5)
+	got, ok := c.Send(c.Encode(offsets), okind).Response.(*kmsg.ListOffsetsResponse)
+	if !ok {
+		return true
+	}
+	for _, t := range got.Topics {
+		for _, part := range t.Partitions {
+			if part.ErrorCode == 6 || part.ErrorCode == 3 || part.ErrorCode == 5 || part.ErrorCode == 9 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// Tally counts what was compared.
+type Tally struct {
+	apis  map[[2]int16]*Count
+	codes map[int16]map[int16]bool
+}
+
+// Count is of one API in one version: answers compared, equal ones, ones that
+// differ as explained, and others.
+type Count struct {
+	Compared    int `json:"compared"`
+	Equal       int `json:"equal"`
+	Explained   int `json:"explained"`
+	Unexplained int `json:"unexplained"`
+}
+
+func newTally() *Tally { return &Tally{apis: map[[2]int16]*Count{}, codes: map[int16]map[int16]bool{}} }
+
+func (t *Tally) count(key, version int16, differences, explained int, resp kmsg.Response) {
+	c := t.apis[[2]int16{key, version}]
+	if c == nil {
+		c = &Count{}
+		t.apis[[2]int16{key, version}] = c
+	}
+	c.Compared++
+	switch {
+	case differences == 0:
+		c.Equal++
+	case explained == differences:
+		c.Explained++
+	default:
+		c.Unexplained++
+	}
+	if resp != nil {
+		if t.codes[key] == nil {
+			t.codes[key] = map[int16]bool{}
+		}
+		codes(reflect.ValueOf(resp), func(code int16) { t.codes[key][code] = true })
+	}
+}
+
+func (t *Tally) add(o *Tally) {
+	for k, c := range o.apis {
+		if t.apis[k] == nil {
+			t.apis[k] = &Count{}
+		}
+		t.apis[k].Compared += c.Compared
+		t.apis[k].Equal += c.Equal
+		t.apis[k].Explained += c.Explained
+		t.apis[k].Unexplained += c.Unexplained
+	}
+	for k, m := range o.codes {
+		if t.codes[k] == nil {
+			t.codes[k] = map[int16]bool{}
+		}
+		maps.Copy(t.codes[k], m)
+	}
+}
+
+// Summary is what a run has compared, for other programs: see the package's
+// opening for its shape.
+type Summary struct {
+	Commit    string                     `json:"commit"`
+	Seeds     [2]uint64                  `json:"seeds"`
+	Sequences int                        `json:"sequences"`
+	APIs      map[int16]map[int16]*Count `json:"apis"`
+	Codes     map[int16][]int16          `json:"codes"`
+}
+
+func (t *Tally) summary() Summary {
+	s := Summary{APIs: map[int16]map[int16]*Count{}, Codes: map[int16][]int16{}}
+	for k, c := range t.apis {
+		if s.APIs[k[0]] == nil {
+			s.APIs[k[0]] = map[int16]*Count{}
+		}
+		s.APIs[k[0]][k[1]] = c
+	}
+	for k, m := range t.codes {
+		s.Codes[k] = slices.Sorted(maps.Keys(m))
+	}
+	return s
+}
+
+// JSON is the summary as a file holds it.
+func (s Summary) JSON() ([]byte, error) {
+	b, err := json.MarshalIndent(s, "", " ")
+	return append(b, '\n'), err
+}
