@@ -87,7 +87,6 @@ func instance(client string, static bool) *string {
 type grouped struct {
 	client string
 	static bool
-	mode   string
 }
 
 func (g *gen) grouped() grouped {

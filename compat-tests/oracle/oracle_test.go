@@ -76,7 +76,7 @@ func TestDifferences(t *testing.T) {
 	slices.Sort(why)
 	t.Logf("%d sequences, %d requests, %v\n%s", r.Sequences, r.Asked, time.Since(begun).Round(time.Second), strings.Join(why, "\n"))
 	if path := os.Getenv("MILLRACE_ORACLE_SUMMARY"); path != "" {
-		sum := r.Tally.summary()
+		sum := r.Tally.Summary()
 		sum.Commit, sum.Seeds, sum.Sequences = commit(), [2]uint64{o.From, o.From + uint64(r.Sequences)}, r.Sequences
 		b, err := sum.JSON()
 		if err == nil {

@@ -586,7 +586,8 @@ type Summary struct {
 	Codes     map[int16][]int16          `json:"codes"`
 }
 
-func (t *Tally) summary() Summary {
+// Summary is the tally as others read it.
+func (t *Tally) Summary() Summary {
 	s := Summary{APIs: map[int16]map[int16]*Count{}, Codes: map[int16][]int16{}}
 	for k, c := range t.apis {
 		if s.APIs[k[0]] == nil {

@@ -22,9 +22,6 @@ type Servers struct {
 	both  map[int16][2]int16
 	n     atomic.Int64
 	slow  func(Step, time.Duration)
-	// restart ends both servers, in order or at once as kill -9 does, and starts
-	// them anew; nil where that cannot be done.
-	restart func(kill bool) error
 }
 
 // unadvertised are what Kafka serves and tells nobody of where no plugin takes
