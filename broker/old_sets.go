@@ -10,7 +10,6 @@ import (
 
 	"millrace/broker/partition"
 	"millrace/storage/batch"
-	"millrace/storage/log"
 )
 
 // Clients before KIP-98 know message sets: what they produce is made a batch
@@ -49,7 +48,7 @@ const (
 // less, the rest is filled with the beginning of a message that is longer than
 // what is left, which they take for one that is cut.
 type downgraded struct {
-	stored    log.Section
+	stored    storedBatches
 	d         batch.Downgrader
 	announced int
 	taken     int    // bytes of stored that are converted
@@ -62,13 +61,20 @@ type downgraded struct {
 	done      func(records int)
 }
 
+// storedBatches is a section of a log.
+type storedBatches interface {
+	Len() int
+	ReadAt(p []byte, off int64) (int, error)
+	Release()
+}
+
 // errOutOfOrder is a read that does not follow the one before it.
 var errOutOfOrder = errors.New("a conversion is read once, in order")
 
 // downgrade makes the section for a version of Fetch below 4. kept is how many
 // bytes of the answer's other partitions are kept; it grows. An error is a first
 // batch that cannot be converted; stored is released then.
-func downgrade(stored log.Section, version int16, from batch.Offset, kept *int, done func(records int)) (*downgraded, error) {
+func downgrade(stored storedBatches, version int16, from batch.Offset, kept *int, done func(records int)) (*downgraded, error) {
 	d := &downgraded{stored: stored, d: batch.Downgrader{From: from}, done: done}
 	if version >= 2 {
 		d.d.Magic = 1
