@@ -163,7 +163,7 @@ const maxLine = 16 << 10
 
 func (l *requestLog) line(c *call, what string, msg any) {
 	fields := []zap.Field{
-		zap.String("api", apiName(c.Key)), zap.Int16("version", c.Version), zap.Int32("correlation", c.CorrelationID), zap.String("client", c.clientID()),
+		zap.String("api", apiName(c.Key)), zap.Int16("version", c.Version), zap.Int32("correlation", c.CorrelationID), zap.String("client", clippedTo(c.clientID(), mostLogged)),
 		zap.Uint64("connection", c.Conn.ID), zap.Stringer("remote", c.Conn.Remote), zap.String("listener", c.Conn.Listener), zap.String("principal", c.Conn.Principal),
 	}
 	if what != "request" {

@@ -60,6 +60,23 @@ func TestRequestLog(t *testing.T) {
 	}
 }
 
+// A client is written with its name, of which it may send 32 kB, in part.
+func TestRequestLogBoundsNames(t *testing.T) {
+	core, lines := observer.New(zapcore.InfoLevel)
+	nc := servingWith(t, Options{Logger: zap.New(core), LogRequests: &RequestFilter{}})
+	frame := kmsg.NewRequestFormatter(kmsg.FormatterClientID(strings.Repeat("\x01", 32_000))).AppendRequest(nil, kmsg.NewPtrApiVersionsRequest(), 1)
+	exchange(t, nc, frame, make([]byte, 1<<20))
+	all := lines.FilterLoggerName("requests").All()
+	if len(all) != 2 {
+		t.Fatalf("%d lines", len(all))
+	}
+	for _, l := range all {
+		if name := l.ContextMap()["client"].(string); len(name) > mostLogged || !strings.HasSuffix(name, "...") {
+			t.Errorf("%s: a name of %d bytes", l.Message, len(name))
+		}
+	}
+}
+
 func mustJSON(t *testing.T, v any) []byte {
 	m, ok := v.(interface{ MarshalJSON() ([]byte, error) })
 	if !ok {
