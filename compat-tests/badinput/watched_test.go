@@ -6,10 +6,15 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"millrace/compat-tests/frame"
 	"millrace/compat-tests/launch"
 )
 
@@ -68,4 +73,107 @@ func (v *victim) readyz(t *testing.T, want int, saying string) {
 		}
 	}
 	t.Errorf("/readyz answers %d %q, want %d and %q", code, body, want, saying)
+}
+
+// TestReadyzTellsOfLife: from the first moment on /readyz answers, and says ready
+// only when clients are served; while the broker stops, which a client that does
+// not read holds up, it says that. /healthz answers as long as the process lives.
+func TestReadyzTellsOfLife(t *testing.T) {
+	t.Parallel()
+	addresses := freeAddresses(t, 2)
+	page := "http://" + addresses[1]
+	dir := filepath.Join(t.TempDir(), "data")
+	options := launch.Options{Dir: dir, Listen: addresses[0], Args: []string{"--http-address", addresses[1]}}
+	refused := regexp.MustCompile("connection refused|connection reset|EOF")
+	for _, life := range []string{"the first", "another"} {
+		b, err := launch.Begin(options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(b.Kill)
+		starting := 0
+		for end := time.Now().Add(prompt); ; {
+			code, body := get(page + "/readyz")
+			if code == http.StatusOK {
+				break
+			}
+			switch {
+			case code == 0 && refused.MatchString(body):
+			case code == http.StatusServiceUnavailable && body == "starting\n":
+				starting++
+			default:
+				t.Fatalf("in %s start: %d %q", life, code, body)
+			}
+			if time.Now().After(end) {
+				t.Fatalf("in %s start: still %d %q", life, code, body)
+			}
+		}
+		c, err := frame.Dial(addresses[0])
+		if err != nil {
+			t.Fatalf("ready, and nobody can connect: %v", err)
+		}
+		req := kmsg.NewPtrMetadataRequest()
+		req.Version = 9
+		if r, instead := answer[*kmsg.MetadataResponse](c.Ask(req)); instead != "" || len(r.Brokers) != 1 {
+			t.Errorf("ready, and Metadata is %s", instead)
+		}
+		c.Close()
+		if err := b.WaitReady(prompt); err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("in %s start %d answers said starting", life, starting)
+		v := &victim{Broker: b, log: newJournal()}
+		if life == "the first" {
+			v.create(t, topic)
+			if stored, failed := v.produceUntil(t, topic, 900_000, 40); failed != 0 {
+				t.Fatalf("record %d: error %d", stored, failed)
+			}
+		}
+		// Somebody asks for all of it and does not read.
+		lazy, err := frame.Dial(addresses[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer lazy.Close()
+		fetch := kmsg.NewPtrFetchRequest()
+		fetch.Version, fetch.ReplicaID, fetch.MaxBytes, fetch.SessionEpoch = 7, -1, 36_000_000, -1
+		ft := kmsg.NewFetchRequestTopic()
+		ft.Topic = topic
+		fp := kmsg.NewFetchRequestTopicPartition()
+		fp.PartitionMaxBytes = 36_000_000
+		ft.Partitions = append(ft.Partitions, fp)
+		fetch.Topics = append(fetch.Topics, ft)
+		if err := lazy.Push(lazy.Encode(fetch)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(100 * time.Millisecond) // it has been read
+		stopped := make(chan error, 1)
+		go func() { stopped <- b.Stop() }()
+		stopping := 0
+		for gone := false; !gone; {
+			code, body := get(page + "/readyz")
+			switch {
+			case code == http.StatusOK && stopping == 0: // not told yet
+			case code == http.StatusServiceUnavailable && body == "stopping\n":
+				if stopping++; stopping == 1 {
+					if code, body := get(page + "/healthz"); code != http.StatusOK {
+						t.Errorf("while it stops /healthz is %d %q", code, body)
+					}
+					if code, body := get(page + "/metrics"); code != http.StatusOK || !strings.Contains(body, "kafka_server_kafkaserver_brokerstate") {
+						t.Errorf("while it stops /metrics is %d with %d bytes", code, len(body))
+					}
+				}
+			case code == 0 && refused.MatchString(body):
+				gone = true
+			default:
+				t.Fatalf("while it stops: %d %q", code, body)
+			}
+		}
+		if stopping == 0 {
+			t.Error("it stopped without saying so")
+		}
+		if err := <-stopped; err != nil {
+			t.Error(err)
+		}
+	}
 }
