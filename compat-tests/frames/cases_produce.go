@@ -24,6 +24,9 @@ func produceCases() []Case {
 		{API: kmsg.Produce, Name: "codecs", From: 3, Run: produceCodecs},
 		{API: kmsg.Produce, Name: "recompressed", Run: produceRecompressed},
 		{API: kmsg.Produce, Name: "timestamps", From: 3, Run: produceTimestamps},
+		{API: kmsg.Produce, Name: "timestamps recompressed", From: 3, Run: produceTimestampsRecompressed},
+		{API: kmsg.Produce, Name: "levels", From: 3, Run: produceLevels},
+		{API: kmsg.Produce, Name: "decompressed", From: 3, Run: produceDecompressed},
 		{API: kmsg.Produce, Name: "append time", Run: produceAppendTime},
 		{API: kmsg.Produce, Name: "compacted", From: 3, Run: produceCompacted},
 		{API: kmsg.Produce, Name: "sizes", Run: produceSizes},
@@ -402,6 +405,72 @@ func produceTimestamps(s *Side) {
 	}
 	s.stored("a", "a", 0)
 	s.stored("window", "window", 0)
+}
+
+// produceTimestampsRecompressed: odd timestamps where every record is written anew.
+func produceTimestampsRecompressed(s *Side) {
+	s.createTopic("create", 1, "compression.type", "gzip", "message.timestamp.after.max.ms", "60000")
+	s.createTopic("append", 1, "compression.type", "gzip", "message.timestamp.type", "LogAppendTime")
+	s.createTopic("plain", 1, "compression.type", "uncompressed", "message.timestamp.after.max.ms", "60000")
+	for _, topic := range []string{"create", "append", "plain"} {
+		for _, codec := range []kgo.CompressionCodec{{}, kgo.GzipCompression(), kgo.Lz4Compression()} {
+			ask := func(what string, first int64, more ...int64) {
+				b := plain("v")
+				b.at, b.codec = first, codec
+				for _, m := range more {
+					r := value("w")
+					r.at = m
+					b.records = append(b.records, r)
+				}
+				s.produce(fmt.Sprintf("%s: %s, codec %v", topic, what, codec), topic, b.bytes())
+				b.attributes = 1 << 3
+				s.produce(fmt.Sprintf("%s: %s flagged, codec %v", topic, what, codec), topic, b.bytes())
+			}
+			ask("usual", then, 3, 1)
+			ask("none", -1, 0)
+			ask("none and usual", -1, then)
+			ask("usual and none", then, -then-1)
+			ask("below none", -2)
+			ask("one below none", then, -then-7)
+			ask("smallest", math.MinInt64)
+			ask("too late", then+9*3600e3)
+		}
+	}
+	for _, topic := range []string{"create", "append", "plain"} {
+		s.stored(topic, topic, 0)
+	}
+}
+
+// produceLevels: what a topic stores with a level of its own unpacks to the same.
+func produceLevels(s *Side) {
+	long := plain(strings.Repeat("compressible ", 3000), "x")
+	for _, c := range [][3]string{{"gzip", "compression.gzip.level", "9"}, {"gzip", "compression.gzip.level", "1"}, {"lz4", "compression.lz4.level", "17"}, {"lz4", "compression.lz4.level", "1"},
+		{"zstd", "compression.zstd.level", "19"}, {"zstd", "compression.zstd.level", "-5"}} {
+		topic := c[0] + c[2]
+		s.createTopic(topic, 1, "compression.type", c[0], c[1], c[2])
+		b := long
+		s.produce(topic+" from plain", topic, b.bytes())
+		b.codec = kgo.SnappyCompression()
+		s.produce(topic+" from snappy", topic, b.bytes())
+		s.stored(topic, topic, 0)
+	}
+}
+
+func produceDecompressed(s *Side) {
+	for _, kind := range []string{"producer", "gzip", "uncompressed"} {
+		s.createTopic(kind, 1, "max.decompressed.message.bytes", "1000", "compression.type", kind)
+		for _, codec := range []kgo.CompressionCodec{{}, kgo.GzipCompression(), kgo.SnappyCompression(), kgo.ZstdCompression()} {
+			if s.Version < 7 && codec == kgo.ZstdCompression() {
+				continue
+			}
+			for _, n := range []int{500, 990, 991, 992, 993, 1000, 5000} {
+				b := plain("v", strings.Repeat("x", n))
+				b.codec = codec
+				s.produce(fmt.Sprintf("%s: a value of %d, codec %v", kind, n, codec), kind, b.bytes())
+			}
+		}
+		s.stored(kind, kind, 0)
+	}
 }
 
 func produceAppendTime(s *Side) {

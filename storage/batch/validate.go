@@ -171,7 +171,7 @@ func checkCompressed(b []byte, h Header, r *Rules, c *Checked, recompress bool) 
 	if sc == nil {
 		sc = &Scratch{}
 	}
-	w := walk{h: h, limit: r.MaxRecordBytes, skips: !recompress}
+	w := walk{h: h, limit: r.MaxRecordBytes, skips: !recompress, anew: recompress}
 	if err := w.open(b[HeaderSize:], sc); err != nil {
 		return err
 	}
@@ -231,7 +231,7 @@ func checkRecords(w *walk, r *Rules, c *Checked) error {
 	h := w.h
 	flagged := h.Attributes.LogAppendTime()
 	var bad *Error
-	total := 0
+	total, below := 0, int64(0)
 	var s seen
 	for i := int32(0); i < h.Count; i++ {
 		if err := w.next(&s); err != nil {
@@ -251,6 +251,7 @@ func checkRecords(w *walk, r *Rules, c *Checked) error {
 			bad = note(bad, kind, i, ts, &s, w, r)
 			continue
 		}
+		below = min(below, ts)
 		if ts > c.MaxTimestamp {
 			c.MaxTimestamp, c.OffsetOfMaxTimestamp = ts, i
 		}
@@ -260,6 +261,9 @@ func checkRecords(w *walk, r *Rules, c *Checked) error {
 	}
 	if bad != nil {
 		return bad.finish(total)
+	}
+	if w.anew && below < NoTimestamp {
+		return &Error{Kind: Undecompressable, Message: fmt.Sprintf("invalid negative timestamp %d", below)}
 	}
 	to := h.Attributes &^ logAppendTimeBit
 	if r.Timestamps == LogAppendTime {

@@ -26,6 +26,8 @@ type walk struct {
 	limit int // the longest record a compressed batch may hold; 0 is no limit
 	// skips says that Kafka would skip over keys and values here, which shows in one of its messages.
 	skips bool
+	// anew says that the records are to be written anew, where Kafka takes no timestamp below "none".
+	anew bool
 
 	buf    []byte // what is at hand and not yet walked is buf[at:]
 	at     int
