@@ -221,12 +221,14 @@ func (c *cleaner) clean() error {
 		return err
 	}
 	c.filter = compact.Filter{Keys: c.o.Keys, Upper: r.Upper, Now: c.o.Now, DeleteRetentionMs: l.cfg.Load().DeleteRetentionMs, Last: map[batch.ProducerID]compact.LastRecord{}}
+	durable := r.Upper
 	err := c.o.Exclusive(func() error {
 		if err := l.ready(); err != nil {
 			return err
 		}
 		c.cuts = l.cuts
 		for _, e := range l.producers.Entries() {
+			durable = l.end // a last batch that a crash takes would leave its producer none
 			c.filter.Last[e.ProducerID] = compact.LastRecord{Offset: e.LastOffset, Epoch: e.Epoch}
 		}
 		if l.end < r.Upper || !l.isBase(r.Upper) {
@@ -245,12 +247,15 @@ func (c *cleaner) clean() error {
 	if faults.forgetLast {
 		clear(c.filter.Last)
 	}
+	if faults.noHorizon {
+		c.filter.DeleteRetentionMs = -c.o.Now
+	}
 	if r.From >= r.Upper || len(c.segs) == 0 {
 		return nil
 	}
 	// Cleaning leaves holes between segments, and only below the recovery point a hole is no lost tail. A truncation
 	// lowers it again, and is noticed.
-	if l.FlushedOffset() < r.Upper {
+	if l.FlushedOffset() < durable {
 		if err := l.Flush(); err != nil {
 			return err
 		}

@@ -68,7 +68,7 @@ func (w *cleanedSegment) filter(h batch.Header, b []byte, m *batch.Marker) (bool
 	c := w.c
 	c.out.BytesRead += int64(len(b))
 	fate := c.filter.Batch(h, m)
-	if fate.Aborted != nil {
+	if fate.Aborted != nil && !faults.loseTxns {
 		a := fate.Aborted
 		w.txns = append(w.txns, abortedTxn{producerID: a.ProducerID, first: a.First, last: a.Last, lastStable: a.LastStable})
 	}
@@ -279,8 +279,10 @@ func (l *Log) swapIn(w *cleanedSegment, at, n int) ([]string, error) {
 	}
 	l.dirDirty.Store(true)
 	l.touched = true
-	if err := rename(suffixCleaned, suffixSwap); err != nil {
-		return nil, err
+	if !faults.oldFirst {
+		if err := rename(suffixCleaned, suffixSwap); err != nil {
+			return nil, err
+		}
 	}
 	segs := append([]*segment(nil), l.segs[:at]...)
 	segs = append(segs, next)
@@ -292,6 +294,11 @@ func (l *Log) swapIn(w *cleanedSegment, at, n int) ([]string, error) {
 		paths, err := l.renameDeleted(seg)
 		gone = append(gone, paths...)
 		if err != nil {
+			return gone, err
+		}
+	}
+	if faults.oldFirst {
+		if err := rename(suffixCleaned, suffixSwap); err != nil {
 			return gone, err
 		}
 	}

@@ -17,4 +17,7 @@ type faultSwitches struct {
 	skipCleanSync bool // a cleaning does not sync what it has written
 	keepCleaned   bool // a truncation leaves the offset that was cleaned up to
 	forgetLast    bool // a cleaning removes the last batch of a producer
+	oldFirst      bool // a cleaning takes the old segments away before the new one has a name that a start takes up
+	noHorizon     bool // a cleaning removes tombstones and markers as soon as it sees them again
+	loseTxns      bool // a cleaning writes no index of aborted transactions
 }

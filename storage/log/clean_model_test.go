@@ -1,0 +1,98 @@
+package log
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// TestCleanAgainstModel does random things to a compacted log, with crashes at any operation, and compares it with the
+// model after each.
+func TestCleanAgainstModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d := func(n int, what string) int { return rapid.IntRange(0, n-1).Draw(t, what) }
+		w := newCleanWorld(d)
+		if err := w.opening(false); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.live(d, rapid.IntRange(1, 60).Draw(t, "steps"), uint64(d(1000, "kind"))); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// TestCleanSeeds is TestCleanAgainstModel from fixed seeds, with floors on what happened in them.
+func TestCleanSeeds(t *testing.T) {
+	seeds := *soak * 150
+	if testing.Short() {
+		seeds = 50
+	}
+	counts := map[string]int{}
+	for seed := range seeds {
+		d := fromSeed(seed)
+		w := newCleanWorld(d)
+		if err := w.opening(false); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.live(d, 80, seed); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		for k, n := range w.counts {
+			counts[k] += n
+		}
+	}
+	t.Log(counts)
+	for k, least := range map[string]int{"cleaning": 4, "crash": 5, "crash while cleaning": 0, "cleaned in part": 0} {
+		if counts[k] <= least*int(seeds) && !(least == 0 && counts[k] > 0) {
+			t.Errorf("%q happened %d times in %d seeds", k, counts[k], seeds)
+		}
+	}
+	for _, s := range cleanSteps {
+		if counts[s.name] == 0 {
+			t.Errorf("step %q never happened", s.name)
+		}
+	}
+}
+
+// TestCleanPlantedFaults breaks cleaning one way at a time and wants the model to notice each.
+func TestCleanPlantedFaults(t *testing.T) {
+	for _, f := range []struct {
+		name  string
+		from  uint64 // the first seed that is tried: one that notices, so that the test is short
+		plant func()
+		world func(*cleanWorld)
+	}{
+		{name: "the directory is not synced after the exchange", plant: func() { faults.skipSwapSync = true }},
+		{name: "the new segment is not synced", plant: func() { faults.skipCleanSync = true }},
+		{name: "the old segments go before the new one has its name", from: 83, plant: func() { faults.oldFirst = true }},
+		{name: "a start completes half a replacement", from: 593, plant: func() { faults.mixSwaps = true }},
+		{name: "a truncation leaves the offset of the cleaner", from: 128, plant: func() { faults.keepCleaned = true }},
+		{name: "the last batch of a producer goes", plant: func() { faults.forgetLast = true }},
+		{name: "tombstones and markers go early", plant: func() { faults.noHorizon = true }},
+		{name: "the index of aborted transactions is lost", from: 491, plant: func() { faults.loseTxns = true }},
+		{name: "no recovery point is stored before", world: func(w *cleanWorld) { w.noRaise = true }},
+	} {
+		t.Run(f.name, func(t *testing.T) {
+			if f.plant != nil {
+				f.plant()
+			}
+			defer func() { faults = faultSwitches{} }()
+			for seed := f.from; seed < f.from+3000; seed++ {
+				d := fromSeed(seed)
+				w := newCleanWorld(d)
+				if f.world != nil {
+					f.world(w)
+				}
+				err := w.opening(false)
+				if err == nil {
+					err = w.live(d, 80, seed)
+				}
+				if err != nil {
+					t.Logf("noticed with seed %d: %v", seed, err)
+					return
+				}
+			}
+			t.Fatal("nobody noticed")
+		})
+	}
+}
