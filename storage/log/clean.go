@@ -248,7 +248,7 @@ func (c *cleaner) clean() error {
 		clear(c.filter.Last)
 	}
 	if faults.noHorizon {
-		c.filter.DeleteRetentionMs = -c.o.Now
+		c.filter.DeleteRetentionMs = 0
 	}
 	if r.From >= r.Upper || len(c.segs) == 0 {
 		return nil
