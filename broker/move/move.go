@@ -31,15 +31,16 @@ type Decision struct {
 }
 
 // Decide decides about a request to have a partition in a directory. A request for the directory it lies in calls off a
-// move. The order is Kafka's: a move elsewhere is given up also where the answer is then an error, and the directory of a
-// partition that is not here is kept in mind beside its error. A cordoned directory takes no new log (KIP-1066), but one
-// that is on its way there already may arrive.
+// move. The order of what is wrong is Kafka's. The directory of a partition that is not here is kept in mind beside its
+// error. A cordoned directory takes no new log (KIP-1066); one that is on its way there already arrives all the same.
 func Decide(dir string, s State) Decision {
 	switch {
 	case s.NameTooLong:
 		return Decision{Code: kerr.InvalidTopicException.Code}
 	case !s.Known:
 		return Decision{Code: kerr.LogDirNotFound.Code}
+	case s.Cordoned && s.At != dir:
+		return Decision{Code: kerr.InvalidReplicaAssignment.Code}
 	case s.Offline || s.Broken:
 		return Decision{Code: kerr.KafkaStorageError.Code}
 	case !s.Here && !s.Exists:
@@ -48,13 +49,7 @@ func Decide(dir string, s State) Decision {
 		return Decision{Code: kerr.ReplicaNotAvailable.Code, Prefer: true}
 	}
 	d := Decision{Cancel: s.To != "" && s.To != dir}
-	switch {
-	case s.At == dir || s.To == dir:
-	case s.Cordoned:
-		d.Code = kerr.InvalidReplicaAssignment.Code
-	default:
-		d.Begin = true
-	}
+	d.Begin = s.At != dir && s.To != dir
 	return d
 }
 

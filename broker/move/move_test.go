@@ -28,10 +28,11 @@ func TestDecide(t *testing.T) {
 		"where it is":                          {with(func(s *State) { s.At = "/b" }), Decision{}},
 		"where it is, cordoned":                {with(func(s *State) { s.At, s.Cordoned = "/b", true }), Decision{}},
 		"where it goes":                        {with(func(s *State) { s.To = "/b" }), Decision{}},
-		"where it goes, cordoned":              {with(func(s *State) { s.To, s.Cordoned = "/b", true }), Decision{}},
+		"where it goes, cordoned":              {with(func(s *State) { s.To, s.Cordoned = "/b", true }), Decision{Code: kerr.InvalidReplicaAssignment.Code}},
+		"no such partition, cordoned":          {with(func(s *State) { s.Exists, s.Here, s.At, s.Cordoned = false, false, "", true }), Decision{Code: kerr.InvalidReplicaAssignment.Code}},
 		"back":                                 {with(func(s *State) { s.At, s.To = "/b", "/a" }), Decision{Cancel: true}},
 		"somewhere else":                       {with(func(s *State) { s.To = "/c" }), Decision{Cancel: true, Begin: true}},
-		"somewhere else, cordoned":             {with(func(s *State) { s.To, s.Cordoned = "/c", true }), Decision{Cancel: true, Code: kerr.InvalidReplicaAssignment.Code}},
+		"somewhere else, cordoned":             {with(func(s *State) { s.To, s.Cordoned = "/c", true }), Decision{Code: kerr.InvalidReplicaAssignment.Code}},
 		"cordoned":                             {with(func(s *State) { s.Cordoned = true }), Decision{Code: kerr.InvalidReplicaAssignment.Code}},
 	} {
 		if got := Decide("/b", c.s); got != c.want {

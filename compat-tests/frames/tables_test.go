@@ -21,7 +21,6 @@ var unbuilt = map[kmsg.Key]string{
 	kmsg.DescribeUserSCRAMCredentials: "security", kmsg.AlterUserSCRAMCredentials: "security",
 	kmsg.AddPartitionsToTxn: "transactions", kmsg.AddOffsetsToTxn: "transactions", kmsg.EndTxn: "transactions", kmsg.WriteTxnMarkers: "transactions",
 	kmsg.TxnOffsetCommit: "transactions", kmsg.DescribeTransactions: "transactions", kmsg.ListTransactions: "transactions",
-	kmsg.AlterReplicaLogDirs:  "administration",
 	kmsg.DescribeClientQuotas: "quotas", kmsg.AlterClientQuotas: "quotas",
 
 	kmsg.AddRaftVoter: "the cluster", kmsg.RemoveRaftVoter: "the cluster", 94: "the cluster",

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -58,7 +59,7 @@ func TestToolsSeeKafka(t *testing.T) {
 		t.Fatal(err)
 	}
 	choice := os.Getenv("MILLRACE_TOOLS")
-	s := raise(t)
+	s := raise(t, func(string) map[string]string { return properties })
 	t.Run("options", func(t *testing.T) { s.everyOption(t, scripts) })
 	for _, alone := range []bool{true, false} {
 		t.Run(map[bool]string{true: "alone", false: "together"}[alone], func(t *testing.T) {
@@ -89,6 +90,27 @@ func TestToolsSeeKafka(t *testing.T) {
 	}
 }
 
+// TestMovesBetweenDirectories runs a play on servers with two data directories,
+// which the other plays want one of.
+func TestMovesBetweenDirectories(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("testdata", "directories", "kafka-reassign-partitions.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	script, err := ParsePlays(string(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := raise(t, func(data string) map[string]string {
+		p := maps.Clone(properties)
+		p["log.dirs"] = data + "," + data + "-2"
+		return p
+	})
+	for _, play := range script.Plays {
+		s.perform(t, &play)
+	}
+}
+
 func chosen(choice string, p *Play) bool {
 	switch choice {
 	case "":
@@ -102,7 +124,7 @@ func chosen(choice string, p *Play) bool {
 }
 
 // raise starts both servers and the machine for the tools, at the same time.
-func raise(t *testing.T) *stage {
+func raise(t *testing.T, configs func(data string) map[string]string) *stage {
 	ctx := context.Background()
 	dir := t.TempDir()
 	s := &stage{used: make(map[string]int), tallies: make(map[string]*Tally), run: ""}
@@ -130,7 +152,7 @@ func raise(t *testing.T) *stage {
 			"process.roles=broker,controller", "controller.quorum.voters=1@" + controller, "controller.listener.names=CONTROLLER",
 			"listeners=PLAINTEXT://" + broker + ",CONTROLLER://" + controller, "advertised.listeners=PLAINTEXT://" + broker,
 		}
-		for k, v := range properties {
+		for k, v := range configs(s.we.Data) {
 			overrides = append(overrides, k+"="+v)
 		}
 		m, err := launch.Start(launch.Options{Dir: s.we.Data, Overrides: overrides})
@@ -166,7 +188,7 @@ func raise(t *testing.T) *stage {
 		for _, f := range without {
 			off = append(off, f+"=0")
 		}
-		k, err := kafka.Start(ctx, kafka.Options{Dir: filepath.Join(dir, "kafka"), Properties: properties, Output: output, Features: off})
+		k, err := kafka.Start(ctx, kafka.Options{Dir: filepath.Join(dir, "kafka"), Properties: configs(s.they.Data), Output: output, Features: off})
 		if err != nil {
 			errs[0] = err
 			return
