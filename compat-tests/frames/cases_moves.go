@@ -8,8 +8,8 @@ import (
 )
 
 func init() {
-	unordered["AlterReplicaLogDirsResponse.Topics"] = "a Scala map"
-	unordered["AlterReplicaLogDirsResponseTopic.Partitions"] = "a Scala map"
+	Unordered["AlterReplicaLogDirsResponse.Topics"] = "a Scala map"
+	Unordered["AlterReplicaLogDirsResponseTopic.Partitions"] = "a Scala map"
 }
 
 // Cases of partitions that move between data directories. Those that move need
