@@ -53,6 +53,7 @@ type downgraded struct {
 	announced int
 	taken     int    // bytes of stored that are converted
 	batch     []byte // room for a stored batch
+	room      []byte // and for what it becomes
 	ready     []byte // converted and not yet read
 	given     int    // bytes read
 	records   int    // converted
@@ -94,7 +95,7 @@ func downgrade(stored storedBatches, version int16, from batch.Offset, kept *int
 	}
 	if *kept += first; *kept > keptDowngraded {
 		*kept -= first
-		d.taken, d.ready, d.records = 0, nil, 0
+		d.taken, d.room, d.ready, d.records = 0, nil, nil, 0
 	}
 	return d, nil
 }
@@ -118,9 +119,10 @@ func (d *downgraded) convert() (int, error) {
 		d.d.Limit = downgradeSlack + downgradeTimes*len(b)
 		partition.WithScratch(func(s *batch.Scratch) {
 			d.d.Scratch = s
-			d.ready, err = d.d.Downgrade(nil, b)
+			d.room, err = d.d.Downgrade(d.room[:0], b)
 			d.d.Scratch = nil
 		})
+		d.ready = d.room
 		if err != nil {
 			return 0, err
 		}
@@ -195,9 +197,6 @@ func (d *downgraded) ReadAt(p []byte, off int64) (int, error) {
 		n += m
 		d.given += m
 	}
-	if len(d.ready) == 0 {
-		d.ready = nil
-	}
 	return n, nil
 }
 
@@ -225,7 +224,7 @@ func putInt32(b []byte, v int32) {
 // Release is part of wire.Section.
 func (d *downgraded) Release() {
 	d.stored.Release()
-	d.batch, d.ready = nil, nil
+	d.batch, d.room, d.ready = nil, nil, nil
 	d.done(d.records)
 }
 

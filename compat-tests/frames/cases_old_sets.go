@@ -232,6 +232,11 @@ func produceOldTimestamps(s *Side) {
 		zero := olds(0, "v")
 		zero[0].attributes = flagged
 		ask("magic 0, flagged", setOf(zero...))
+		if topic == "window" {
+			for _, t := range []int64{-3, then - 10, then - 5, then, then + 1, then + 2, then + 3, then + 1000, then + 1001} {
+				s.AskIn(7, fmt.Sprintf("offset at %d", t-then), s.listing(listed{topic: topic, at: t}))
+			}
+		}
 		s.stored(topic, topic, 0)
 	}
 }

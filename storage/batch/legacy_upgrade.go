@@ -29,7 +29,6 @@ func Upgrade(set []byte, r Rules) (Checked, error) {
 	case entries == 0:
 		return Checked{}, nil
 	case entries > 1 && (packed != codec.None || int8(set[atMagic]) == Magic):
-		// Kafka stores several plain batches of magic 2 as they come; no client ever sent them in these versions.
 		return Checked{}, invalid("more than one batch where one is compressed or of magic 2")
 	case int8(set[atMagic]) == Magic:
 		return Validate(set[:first:first], r)
