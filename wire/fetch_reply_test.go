@@ -261,3 +261,39 @@ func TestBodyPool(t *testing.T) {
 		}
 	}
 }
+
+// heldSection is one that is made in memory.
+type heldSection struct {
+	memSection
+	held int
+}
+
+func (s *heldSection) Memory() int { return s.held }
+
+// TestBodyMemory: what a reply holds while it is sent counts its bytes, small
+// sections, which are copied, and what sections hold that are made in memory.
+func TestBodyMemory(t *testing.T) {
+	large, small := &memSection{b: make([]byte, 1<<20)}, &memSection{b: make([]byte, 1000)}
+	for _, c := range []struct {
+		body *Body
+		want int64
+	}{
+		{NewBody(make([]byte, 700)), 700},
+		{func() *Body {
+			b := NewBody(make([]byte, 700))
+			b.AppendSection(large)
+			b.AppendSection(small)
+			return b
+		}(), 1700},
+		{func() *Body {
+			b := NewBody(nil)
+			b.AppendSection(&heldSection{memSection{b: make([]byte, 1<<20)}, 5000})
+			b.AppendSection(&heldSection{memSection{b: make([]byte, 100)}, 0})
+			return b
+		}(), 5100},
+	} {
+		if got := c.body.memory(); got != c.want {
+			t.Errorf("%d bytes, want %d", got, c.want)
+		}
+	}
+}
