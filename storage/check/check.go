@@ -27,7 +27,7 @@ type Finding struct {
 	Position int64        // in the file; -1: nowhere in particular
 	Offset   batch.Offset // where the log stands there; -1: none
 	Reason   string
-	// Mended: the next start mends it, and nothing that was flushed is lost.
+	// Mended: the next start mends it, or can live with it, and nothing that was flushed is lost.
 	Mended bool
 }
 

@@ -96,7 +96,7 @@ func (p *partition) behind(o batch.Offset) bool { return !p.o.Clean && o >= p.o.
 func (p *partition) all() error {
 	if p.has[partitionMetadata] {
 		if _, err := readTopicID(p.fs, p.Dir); err != nil {
-			p.add(p.path(partitionMetadata), -1, -1, !p.o.Clean && p.o.RecoveryPoint < 0, "%v", err)
+			p.add(p.path(partitionMetadata), -1, -1, !p.o.Clean && p.o.RecoveryPoint <= 0, "%v", err)
 		}
 	}
 	if p.has[epoch.FileName] {
@@ -296,7 +296,8 @@ func (p *partition) batch(x *indexes, fr frame, bad error) error {
 	}
 	for _, o := range []batch.Offset{h.BaseOffset, h.LastOffset()} {
 		if e := p.epochs.At(o); p.known && e != h.LeaderEpoch && o >= p.Start && !p.behind(o) {
-			p.add(p.path(epoch.FileName), -1, o, false, "the batch is of epoch %d, the file says %d", h.LeaderEpoch, e)
+			// That of a log start which a crash made forget may be unknown.
+			p.add(p.path(epoch.FileName), -1, o, e == batch.NoLeaderEpoch, "the batch is of epoch %d, the file says %d", h.LeaderEpoch, e)
 			break
 		}
 	}
@@ -347,7 +348,7 @@ func (p *partition) ends() {
 		if first := entries[0].Start; first < p.Start {
 			p.add(p.path(epoch.FileName), -1, first, false, "begins at %d, the log at %d", first, p.Start)
 		} else if first > p.Start && p.o.LogStart > p.bases[0] {
-			p.add(dir+"/"+logStartFile, -1, p.o.LogStart, false, "says that %s begins at %d, its leader epochs do at %d", name, p.Start, first)
+			p.add(dir+"/"+logStartFile, -1, p.o.LogStart, true, "says that %s begins at %d, its leader epochs do at %d", name, p.Start, first)
 		}
 		if last := entries[len(entries)-1].Start; last > p.End {
 			p.add(p.path(epoch.FileName), -1, last, false, "an epoch begins at %d, the log ends at %d", last, p.End)

@@ -76,20 +76,8 @@ func (l *Log) flushView(v *View, all bool) error {
 			v.segs[i].synced.Store(true)
 		}
 	}
-	if l.metaDirty.Swap(false) {
-		if err := l.syncFile(l.dir + "/" + metadataFile); err != nil {
-			return l.fail("flush", err)
-		}
-	}
-	if l.dirDirty.Swap(false) && !faults.skipDirSync {
-		if err := l.fs.SyncDir(l.dir); err != nil {
-			return l.fail("flush", fmt.Errorf("sync directory: %w", err))
-		}
-	}
-	if l.madeDirty.Swap(false) {
-		if err := l.fs.SyncDir(parent(l.dir)); err != nil {
-			return l.fail("flush", fmt.Errorf("sync directory: %w", err))
-		}
+	if err := l.syncNames(); err != nil {
+		return l.fail("flush", err)
 	}
 	// The epochs go before the recovery point passes their batches: behind it, recovery finds them in the batches.
 	if err := l.storeEpochs(v); err != nil {
@@ -99,6 +87,26 @@ func (l *Log) flushView(v *View, all bool) error {
 		l.flushed.Store(int64(v.end))
 	}
 	l.flushedAt.Store(l.now().UnixMilli())
+	return nil
+}
+
+// syncNames makes durable which files there are, and whose they are; the caller holds flushing.
+func (l *Log) syncNames() error {
+	if l.metaDirty.Swap(false) {
+		if err := l.syncFile(l.dir + "/" + metadataFile); err != nil {
+			return err
+		}
+	}
+	if l.dirDirty.Swap(false) && !faults.skipDirSync {
+		if err := l.fs.SyncDir(l.dir); err != nil {
+			return fmt.Errorf("sync directory: %w", err)
+		}
+	}
+	if l.madeDirty.Swap(false) {
+		if err := l.fs.SyncDir(parent(l.dir)); err != nil {
+			return fmt.Errorf("sync directory: %w", err)
+		}
+	}
 	return nil
 }
 

@@ -304,7 +304,9 @@ func (l *Log) truncateFully(start batch.Offset) error {
 		if err := l.begin(start, l.now().UnixMilli()); err != nil {
 			return err
 		}
-		if err := l.fs.SyncDir(l.dir); err != nil {
+		// The recovery point is the start now: what it says of the log has to be durable.
+		l.dirDirty.Store(true)
+		if err := l.syncNames(); err != nil {
 			return err
 		}
 	}

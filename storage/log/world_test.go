@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"slices"
 	"time"
 
 	"millrace/storage/batch"
+	"millrace/storage/check"
 	"millrace/storage/disktest"
 	"millrace/storage/producer"
 )
@@ -500,6 +502,9 @@ func (w *world) reopen(draw) error {
 		return differ("view of a closed log is open")
 	}
 	w.point, w.storedStart = w.log.RecoveryPoint(), w.start
+	if err := w.sound(true); err != nil {
+		return err
+	}
 	r, err := w.open(true)
 	if err != nil {
 		return err
@@ -508,6 +513,25 @@ func (w *world) reopen(draw) error {
 		return differ("opening after a clean close: %+v", r)
 	}
 	return w.resume()
+}
+
+// sound asks the checker what it thinks of the files: when the log was closed in order, nothing is to be wrong; after a
+// crash, and after the recovery from it, nothing that a start does not mend.
+func (w *world) sound(clean bool) error {
+	p, err := check.CheckPartition(w.fs, worldDir, check.Options{Clean: clean, RecoveryPoint: w.point, LogStart: w.storedStart, HighWatermark: -1})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, f := range p.Findings {
+		if !f.Mended {
+			return differ("closed in order %v, flushed to %d: %v", clean, w.point, f)
+		}
+	}
+	w.counts["checked"] += int(p.Batches)
+	return nil
 }
 
 // resume begins a new epoch after a start or a truncation: none is used again behind what was lost in it.
@@ -562,9 +586,15 @@ func (w *world) checkHeld() error {
 func (w *world) crashed(flushed batch.Offset) error {
 	w.directory = &Directory{}
 	w.held = nil // their files died with the process
+	if err := w.sound(false); err != nil {
+		return err
+	}
 	r, err := w.open(false)
 	if err != nil {
 		return err
+	}
+	if err := w.sound(false); err != nil {
+		return fmt.Errorf("after the recovery: %w", err)
 	}
 	v := w.log.View()
 	if r.Lost != 0 || len(r.Damage) != 0 {
