@@ -81,17 +81,21 @@ func (c *content) cut(size int64) {
 	c.size = size
 }
 
-// tear applies a write that was under way when the power went: whole, or some of its sectors.
-func (c *content) tear(w write, chance *rand.Rand) {
+// tear applies a write that was under way when the power went: whole, or some of its sectors. It says whether some are
+// missing.
+func (c *content) tear(w write, chance *rand.Rand) (torn bool) {
 	if w.cut || chance.IntN(2) == 0 {
 		c.apply(w)
-		return
+		return false
 	}
 	for off, b := w.off, w.b; len(b) > 0; {
 		n := min(len(b), int(sectorSize-off%sectorSize))
 		if chance.IntN(2) == 0 {
 			c.put(b[:n], off)
+		} else {
+			torn = true
 		}
 		off, b = off+int64(n), b[n:]
 	}
+	return torn
 }

@@ -46,7 +46,8 @@ type FS struct {
 	tracing bool
 	trace   []string
 
-	counts Counts
+	counts   Counts
+	outcomes Outcomes
 }
 
 var _ disk.FS = (*FS)(nil)
@@ -180,7 +181,31 @@ func (f *FS) Halt() {
 // Crash makes the disk what it is after the power came back. Of what was not durable nothing is left if chance is nil;
 // otherwise chance decides, sector by sector. Files and locks of before are dead.
 func (f *FS) Crash(chance *rand.Rand) {
-	f.crash(func(n *node) { n.settle(chance) })
+	var o Outcomes
+	f.crash(func(n *node) { n.settle(chance, &o) })
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.outcomes.Crashes++
+	f.outcomes.Lost += min(o.Lost, 1)
+	f.outcomes.Torn += min(o.Torn, 1)
+	f.outcomes.Reordered += min(o.Reordered, 1)
+	f.outcomes.Names += min(o.Names, 1)
+}
+
+// Outcomes counts what crashes of the power have done.
+type Outcomes struct {
+	Crashes   int
+	Lost      int // crashes that lost something that was written to a file
+	Torn      int // crashes that left a part of a write
+	Reordered int // crashes that lost a write and kept one that came after it
+	Names     int // crashes that lost changes of names
+}
+
+// Outcomes is what the crashes of the disk have done so far.
+func (f *FS) Outcomes() Outcomes {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.outcomes
 }
 
 // Kill makes the disk what it is after the process died and the machine did not: everything is still there, and files
@@ -208,13 +233,21 @@ func (n *node) keep() {
 }
 
 // settle decides what of a node survives.
-func (n *node) settle(chance *rand.Rand) {
+func (n *node) settle(chance *rand.Rand, o *Outcomes) {
 	if !n.dir {
+		lost := false
 		for _, w := range n.writes {
 			if chance == nil || chance.IntN(3) == 0 {
+				o.Lost++
+				lost = true
 				continue
 			}
-			n.synced.tear(w, chance)
+			if n.synced.tear(w, chance) {
+				o.Torn++
+			}
+			if lost {
+				o.Reordered++
+			}
 		}
 		n.now, n.writes = n.synced.clone(), nil
 		return
@@ -226,9 +259,10 @@ func (n *node) settle(chance *rand.Rand) {
 	for _, c := range n.changes[:kept] {
 		apply(n.durable, c)
 	}
+	o.Names += len(n.changes) - kept
 	n.names, n.changes = maps.Clone(n.durable), nil
 	for _, name := range slices.Sorted(maps.Keys(n.names)) {
-		n.names[name].settle(chance)
+		n.names[name].settle(chance, o)
 	}
 }
 

@@ -9,6 +9,9 @@ type faultSwitches struct {
 	skipSync      bool // a flush does not sync the segment
 	skipDirSync   bool // a flush does not sync the directory
 	skipEpochs    bool // a flush does not write the leader epochs
+	keepNewer     bool // recovery keeps snapshots that are newer than the log
+	keepIndexes   bool // recovery goes on with the indexes it finds
+	pointAhead    bool // the recovery point is where the log ends, flushed or not
 	trustCRC      bool // recovery does not compare checksums
 	acceptHoles   bool // recovery goes on behind a hole between segments
 	overwrite     bool // a truncation cuts in place although readers have the bytes

@@ -16,7 +16,7 @@ func TestPlantedFaults(t *testing.T) {
 		name  string
 		plant func()
 		disk  func(*world)
-		life  func(*world) error // nil: random ones
+		life  func(*world, uint64) error // nil: random ones
 	}{
 		{name: "truncation leaves the tail", plant: func() { faults.keepTail = true }},
 		{name: "truncation leaves snapshots", plant: func() { faults.keepSnapshots = true }, life: staleSnapshot},
@@ -24,6 +24,9 @@ func TestPlantedFaults(t *testing.T) {
 		{name: "flush does not sync", plant: func() { faults.skipSync = true }},
 		{name: "flush does not sync the directory", plant: func() { faults.skipDirSync = true }},
 		{name: "flush does not write the epochs", plant: func() { faults.skipEpochs = true }},
+		{name: "recovery keeps snapshots newer than the log", plant: func() { faults.keepNewer = true }, life: lostTails},
+		{name: "indexes are written before the log", plant: func() { faults.keepIndexes = true }},
+		{name: "recovery point ahead of the log", plant: func() { faults.pointAhead = true }},
 		{name: "recovery trusts checksums", plant: func() { faults.trustCRC = true }},
 		{name: "recovery accepts holes", plant: func() { faults.acceptHoles = true }},
 		{name: "disk ignores syncs", disk: deaf("sync")},
@@ -44,7 +47,7 @@ func TestPlantedFaults(t *testing.T) {
 				switch {
 				case err != nil:
 				case f.life != nil:
-					err = f.life(w)
+					err = f.life(w, seed)
 				default:
 					err = w.live(fromSeed(seed), 60, seed)
 				}
@@ -59,7 +62,7 @@ func TestPlantedFaults(t *testing.T) {
 }
 
 // staleSnapshot is a life in which a snapshot of before a truncation would be taken for one of after it.
-func staleSnapshot(w *world) error {
+func staleSnapshot(w *world, _ uint64) error {
 	d := fromSeed(1)
 	add := func(n int, f func(*world, draw) error) error {
 		for range n {
@@ -95,12 +98,51 @@ func staleSnapshot(w *world) error {
 	return add(3, (*world).sendAgain)
 }
 
+// lostTails is a life in which names outlive the bytes that were to be under them, again and again.
+func lostTails(w *world, seed uint64) error {
+	d := fromSeed(seed)
+	for range 4 {
+		for range 3 {
+			if err := w.appendIdempotent(d); err != nil {
+				return err
+			}
+			if err := w.roll(d); err != nil {
+				return err
+			}
+		}
+		if err := w.fs.SyncDir(worldDir); err != nil {
+			return err
+		}
+		flushed := w.log.FlushedOffset()
+		w.crash(3*seed + 2)
+		if err := w.crashed(flushed); err != nil {
+			return err
+		}
+		if err := w.reopen(d); err != nil {
+			return err
+		}
+	}
+	return w.check()
+}
+
+func TestLostTails(t *testing.T) {
+	for seed := range uint64(20) {
+		w := newWorld()
+		if err := w.begin(); err != nil {
+			t.Fatal(err)
+		}
+		if err := lostTails(w, seed); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+	}
+}
+
 func TestStaleSnapshot(t *testing.T) {
 	w := newWorld()
 	if err := w.begin(); err != nil {
 		t.Fatal(err)
 	}
-	if err := staleSnapshot(w); err != nil {
+	if err := staleSnapshot(w, 0); err != nil {
 		t.Fatal(err)
 	}
 }

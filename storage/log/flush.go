@@ -13,7 +13,12 @@ import (
 func (l *Log) FlushedOffset() batch.Offset { return batch.Offset(l.flushed.Load()) }
 
 // RecoveryPoint is where a recovery has to begin: FlushedOffset under the name it has in the checkpoint file.
-func (l *Log) RecoveryPoint() batch.Offset { return l.FlushedOffset() }
+func (l *Log) RecoveryPoint() batch.Offset {
+	if faults.pointAhead {
+		return l.View().end
+	}
+	return l.FlushedOffset()
+}
 
 // FlushDue says whether flush.messages or flush.ms ask for a flush now. It may be called concurrently.
 func (l *Log) FlushDue(now int64) bool {

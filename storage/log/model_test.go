@@ -3,7 +3,9 @@ package log
 import (
 	"errors"
 	"flag"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -72,6 +74,7 @@ func TestSeeds(t *testing.T) {
 	if testing.Short() {
 		seeds = 40
 	}
+	counts := map[string]int{}
 	for seed := range seeds {
 		w := newWorld()
 		if err := w.begin(); err != nil {
@@ -80,7 +83,24 @@ func TestSeeds(t *testing.T) {
 		if err := w.live(fromSeed(seed), 60, seed); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
+		w.sum(counts)
 	}
+	n := int(seeds)
+	busy(t, counts, map[string]int{
+		"crashes": n, "crashes that lost writes": n / 2, "crashes that tore writes": n / 8, "crashes that reordered writes": n / 4,
+		"crashes that lost names": n / 4, "rolls": 2 * n, "truncate": n, "truncate fully": n / 4, "close and open": n / 2, "retain": n / 2, "checked": 10 * n,
+	})
+}
+
+// busy wants what happened to have happened at least as often.
+func busy(t *testing.T, counts, floors map[string]int) {
+	t.Helper()
+	for _, k := range slices.Sorted(maps.Keys(floors)) {
+		if counts[k] < floors[k] {
+			t.Errorf("%s: %d, at least %d are needed", k, counts[k], floors[k])
+		}
+	}
+	t.Logf("%v", counts)
 }
 
 // live does steps, with a crash now and then, and checks after each. Runs of every other seed read nothing in between:
@@ -132,10 +152,11 @@ func TestCrashAtEveryOperation(t *testing.T) {
 		runs = 1
 	}
 	crashes := 0
+	counts := map[string]int{}
 	for seed := range runs {
 		for kind := range uint64(3) {
 			for at := 1; ; at++ {
-				stopped, err := crashAt(seed, seed*3+kind, at)
+				stopped, err := crashAt(seed, seed*3+kind, at, counts)
 				if err != nil {
 					t.Fatalf("seed %d, kind %d, stopped at operation %d: %v", seed, kind, at, err)
 				}
@@ -150,11 +171,13 @@ func TestCrashAtEveryOperation(t *testing.T) {
 	if crashes < 100*int(runs) {
 		t.Errorf("only %d crashes: the runs do too little", crashes)
 	}
+	n := int(runs)
+	busy(t, counts, map[string]int{"crashes that lost writes": 50 * n, "crashes that tore writes": 10 * n, "crashes that reordered writes": 15 * n, "crashes that lost names": 20 * n, "rolls": 100 * n, "truncate": 10 * n})
 }
 
 // crashAt does the steps of a seed until the power goes at an operation, recovers, checks, and goes on for a while. It
 // says whether it came to that.
-func crashAt(seed, kind uint64, at int) (bool, error) {
+func crashAt(seed, kind uint64, at int, counts map[string]int) (bool, error) {
 	d := fromSeed(seed)
 	w := newWorld()
 	if err := w.begin(); err != nil {
@@ -176,6 +199,7 @@ func crashAt(seed, kind uint64, at int) (bool, error) {
 			if err := w.check(); err != nil {
 				return true, err
 			}
+			defer w.sum(counts)
 			// What it left has to be good for a second life, and a second crash.
 			return true, w.live(fromSeed(seed+uint64(at)), 12, kind)
 		}

@@ -108,7 +108,9 @@ func (l *Log) open(o Options, report *Report) error {
 	l.hw = min(max(o.HighWatermark, l.start), l.end)
 	l.hwAt = l.placeOf(l.hw)
 	l.producers.HighWatermark(l.hw)
-	if err := l.dropSnapshots(func(s batch.Offset) bool { return s > l.end || (s < l.segs[len(l.segs)-1].base && !l.isBase(s)) }); err != nil {
+	if err := l.dropSnapshots(func(s batch.Offset) bool {
+		return (s > l.end && !faults.keepNewer) || (s < l.segs[len(l.segs)-1].base && !l.isBase(s))
+	}); err != nil {
 		return l.fail("removing snapshots", err)
 	}
 	l.finishOpen()

@@ -45,7 +45,7 @@ func (l *Log) recover(o Options, found []segmentFiles, epochsGood bool, report *
 	}
 	// Snapshots behind the first segment that is read are made anew on the way: they may be of a time before a
 	// truncation, and what was made durable of them is not known.
-	if err := l.dropSnapshots(func(s batch.Offset) bool { return s > all[first].base }); err != nil {
+	if err := l.dropSnapshots(func(s batch.Offset) bool { return s > all[first].base && !faults.keepNewer }); err != nil {
 		return l.fail("removing snapshots", err)
 	}
 	at, err := l.loadProducers(all[first].base, all[0].base, report)
@@ -134,7 +134,12 @@ func (l *Log) recoverSegment(seg *segment, point batch.Offset, report *Report) (
 	if err != nil {
 		return nil, err
 	}
-	if err := l.startActive(seg, f, 0, 0, 0, l.now().UnixMilli()); err != nil {
+	offsets, times := 0, 0
+	if faults.keepIndexes {
+		offsets, _ = seg.offsets.count()
+		times, _ = seg.times.count()
+	}
+	if err := l.startActive(seg, f, 0, offsets, times, l.now().UnixMilli()); err != nil {
 		return nil, l.fail("recovery", err)
 	}
 	if err := seg.txns.reset(); err != nil {

@@ -145,14 +145,39 @@ func (w *world) step(d draw) error {
 	for _, s := range steps {
 		if n -= s.weight; n < 0 {
 			w.counts[s.name]++
+			was := w.newest()
 			if err := s.do(w, d); err != nil {
 				return fmt.Errorf("%s: %w", s.name, err)
+			}
+			if s.name != "truncate" && w.newest() > was {
+				w.counts["rolls"]++
 			}
 			w.under = underway{}
 			return nil
 		}
 	}
 	panic("unreachable")
+}
+
+// newest is the base of the active segment; -1: there is none.
+func (w *world) newest() batch.Offset {
+	if n := len(w.log.segs); n > 0 {
+		return w.log.segs[n-1].base
+	}
+	return -1
+}
+
+// sum adds what happened to a world to what happened to others.
+func (w *world) sum(to map[string]int) {
+	for k, n := range w.counts {
+		to[k] += n
+	}
+	o := w.fs.Outcomes()
+	to["crashes"] += o.Crashes
+	to["crashes that lost writes"] += o.Lost
+	to["crashes that tore writes"] += o.Torn
+	to["crashes that reordered writes"] += o.Reordered
+	to["crashes that lost names"] += o.Names
 }
 
 // begin opens a log that does not exist.
