@@ -50,6 +50,12 @@ func main() {
 		os.Exit(1)
 	}
 	hello := agent.Hello{Client: "Sarama", Version: fmt.Sprintf("%s as Kafka %s", moduleVersion(), version)}
+	if !version.IsAtLeast(sarama.V0_11_0_0) { // message sets, which have no headers
+		hello.Cannot = []string{"headers"}
+	}
+	if !version.IsAtLeast(sarama.V2_1_0_0) {
+		hello.Codecs = []string{"none", "gzip", "snappy", "lz4"}
+	}
 	err = agent.Serve(os.Stdin, os.Stdout, hello, map[string]agent.Func{
 		"create-topic":     c.createTopic,
 		"produce":          c.produce,
@@ -128,6 +134,9 @@ func (c *client) produce(r agent.Request) (any, error) {
 	codec, ok := codecs[r.Codec]
 	if !ok {
 		return nil, agent.Unsupported("no codec " + r.Codec)
+	}
+	if r.Idempotent && !c.speak.IsAtLeast(sarama.V0_11_0_0) {
+		return nil, agent.Unsupported("producers are idempotent since Kafka 0.11")
 	}
 	config := c.config()
 	config.Producer.Compression = codec
@@ -235,6 +244,9 @@ func (c *client) describeTopic(r agent.Request) (any, error) {
 }
 
 func (c *client) describeConfigs(r agent.Request) (any, error) {
+	if !c.speak.IsAtLeast(sarama.V0_11_0_0) {
+		return nil, agent.Unsupported("configs are described since Kafka 0.11")
+	}
 	entries, err := c.admin.DescribeConfig(sarama.ConfigResource{Type: sarama.TopicResource, Name: r.Topic})
 	if err != nil {
 		return nil, err
@@ -302,5 +314,8 @@ func (c *client) deleteTopic(r agent.Request) (any, error) {
 }
 
 func (c *client) deleteGroup(r agent.Request) (any, error) {
+	if !c.speak.IsAtLeast(sarama.V1_1_0_0) {
+		return nil, agent.Unsupported("groups are deleted since Kafka 1.1")
+	}
 	return nil, c.admin.DeleteConsumerGroup(r.Group)
 }
