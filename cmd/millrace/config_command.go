@@ -77,7 +77,7 @@ func (p *program) printConfig(f flags, all, machine bool) error {
 		case one.Value != nil:
 			value = *one.Value
 		}
-		lines[i] = one.Name + "=" + value
+		lines[i] = one.Name + "=" + lineBreaks.Replace(value)
 		if len(lines[i]) <= 60 {
 			width = max(width, len(lines[i]))
 		}
@@ -117,6 +117,9 @@ var (
 	propertyKey  = strings.NewReplacer(`\`, `\\`, "\n", `\n`, "\r", `\r`, "\t", `\t`, "\f", `\f`, " ", `\ `, "=", `\=`, ":", `\:`, "#", `\#`, "!", `\!`)
 	propertyText = strings.NewReplacer(`\`, `\\`, "\n", `\n`, "\r", `\r`, "\t", `\t`, "\f", `\f`)
 )
+
+// lineBreaks keeps a config that has some on its line.
+var lineBreaks = strings.NewReplacer("\n", `\n`, "\r", `\r`)
 
 func propertyValue(v string) string {
 	text := propertyText.Replace(v)

@@ -67,13 +67,15 @@ func (p *program) configuration(f flags) (*configuration, error) {
 	}
 	static, warnings, err := config.ParseStatic(props)
 	if err != nil {
-		return nil, usageError{fmt.Errorf("configuration: %w%s", err, whence(err, origin))}
+		return nil, usageError{fmt.Errorf("configuration: %w%s", err, whence(err, origin, props))}
 	}
 	return &configuration{static: static, warnings: warnings, props: props, origin: origin, passedOver: passedOver}, nil
 }
 
-// whence says where the key that an error is about was set, if the error names one.
-func whence(err error, origin map[string]string) string {
+// whence says where the key that an error is about was set, if the error quotes
+// its value, or else names it: both listeners and advertised.listeners are
+// "broker listeners" in Kafka's words.
+func whence(err error, origin, props map[string]string) string {
 	if !errors.As(err, new(*config.Error)) {
 		return ""
 	}
@@ -81,6 +83,12 @@ func whence(err error, origin map[string]string) string {
 	for _, key := range sorted(origin) {
 		if len(key) > len(found) && names(message, key) {
 			found = key
+		}
+	}
+	for _, key := range sorted(origin) {
+		if v := strings.TrimSpace(props[key]); v != "" && strings.Contains(message, "'"+v+"'") {
+			found = key
+			break
 		}
 	}
 	if found == "" {

@@ -96,6 +96,23 @@ func TestClusterIDHasNoBlanks(t *testing.T) {
 	}
 }
 
+// The mistake that is made most, and the place to correct it.
+func TestUnparsableListenersAreToldWithTheirPlace(t *testing.T) {
+	for _, c := range []struct{ environ, want string }{
+		{"KAFKA_ADVERTISED_LISTENERS=localhost:9092", "(advertised.listeners is set in KAFKA_ADVERTISED_LISTENERS)"},
+		{"KAFKA_LISTENERS=PLAINTEXT://:99999", "(listeners is set in KAFKA_LISTENERS)"},
+	} {
+		code, _, stderr := try(t, neverRun(t), []string{c.environ}, "serve", "--override", "log.dirs=/x")
+		if code != exitUsage || !strings.Contains(stderr, "expected NAME://HOST:PORT "+c.want) {
+			t.Errorf("%s: code %d, %s", c.environ, code, stderr)
+		}
+	}
+	_, stdout, _ := try(t, neverRun(t), []string{"KAFKA_LOG_DIRS=a\nb"}, "config")
+	if strings.Count(stdout, "\n") != 1 {
+		t.Errorf("%q", stdout)
+	}
+}
+
 func TestDevTellsOfDirectoriesItDoesNotUse(t *testing.T) {
 	path := writeFile(t, "metadata.log.dir=/c\n")
 	var got broker.Options

@@ -210,7 +210,7 @@ func (s *Static) endpoints(key string, protocols map[string]string, controllers 
 	for _, entry := range SplitList(value) {
 		l, ok := parseListener(entry)
 		if !ok {
-			return nil, &Error{Message: fmt.Sprintf("Error creating broker listeners from '%s': Unable to parse %s to a broker endpoint", value, entry)}
+			return nil, &Error{Message: fmt.Sprintf("Error creating broker listeners from '%s': Unable to parse %s to a broker endpoint: expected NAME://HOST:PORT", value, entry)}
 		}
 		if l.Protocol, ok = protocols[l.Name]; !ok {
 			return nil, &Error{Message: fmt.Sprintf("Error creating broker listeners from '%s': No security protocol defined for listener %s", value, l.Name)}

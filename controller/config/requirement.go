@@ -33,7 +33,7 @@ func (k *Key) require(v value) error {
 	case "listeners", "advertised.listeners":
 		for _, entry := range v.list {
 			if _, ok := parseListener(entry); !ok {
-				return &Error{Message: fmt.Sprintf("Error creating broker listeners from '%s': Unable to parse %s to a broker endpoint", v, entry)}
+				return &Error{Message: fmt.Sprintf("Error creating broker listeners from '%s': Unable to parse %s to a broker endpoint: expected NAME://HOST:PORT", v, entry)}
 			}
 		}
 	case "max.connections.per.ip.overrides":
