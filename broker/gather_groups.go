@@ -72,11 +72,18 @@ func gatherGroups[S groupShard](ctx context.Context, b *Broker, shards []S, emit
 			if classic {
 				gatherMembers(ctx, shard, g.Group, emit)
 			}
+			cut := false
 			for _, t := range held.Groups[0].Topics {
-				series += len(t.Partitions)
 				for _, p := range t.Partitions {
+					if cut = cut || series >= maxOffsetSeries; cut {
+						break
+					}
+					series++
 					b.gatherOffset(img, g.Group, t.Topic, p, emit)
 				}
+			}
+			if cut {
+				leftOut++
 			}
 		}
 	}

@@ -255,8 +255,9 @@ func (m *manyGroups) Do(_ context.Context, q machine.Request) (any, error) {
 func TestGatheringManyGroups(t *testing.T) {
 	b := &Broker{}
 	b.publisher.current.Store(image.New())
-	for _, c := range []struct{ groups, offsets, shown int }{
-		{3, 2, 3}, {maxGroupSeries, 1, maxGroupSeries}, {maxGroupSeries + 500, 1, maxGroupSeries}, {10, maxOffsetSeries / 4, 4},
+	for _, c := range []struct{ groups, offsets, shown, cut int }{
+		{3, 2, 3, 0}, {maxGroupSeries, 1, maxGroupSeries, 0}, {maxGroupSeries + 500, 1, maxGroupSeries, 0}, {10, maxOffsetSeries / 4, 4, 0},
+		{2, maxOffsetSeries - 1, 2, 1}, {2, maxOffsetSeries * 3, 1, 1}, // one that is shown in part
 	} {
 		// Two coordinators, and one bound.
 		shards := []*manyGroups{{groups: c.groups, offsets: c.offsets}, {groups: 1, offsets: c.offsets}}
@@ -272,10 +273,10 @@ func TestGatheringManyGroups(t *testing.T) {
 		if c.shown == 3 {
 			shown++ // the other coordinator's
 		}
-		if asked != shown || shards[0].describing+shards[1].describing != shown || told[metrics.GroupOffset] != float64(shown*c.offsets) {
+		if asked != shown || shards[0].describing+shards[1].describing != shown || told[metrics.GroupOffset] != float64(min(shown*c.offsets, maxOffsetSeries)) {
 			t.Errorf("%+v: offsets of %d groups are asked for, %v series", c, asked, told[metrics.GroupOffset])
 		}
-		if told[metrics.Groups] != float64(all) || told[metrics.Offsets] != float64(all*c.offsets) || told[metrics.GroupsLeftOut] != float64(all-shown) {
+		if told[metrics.Groups] != float64(all) || told[metrics.Offsets] != float64(all*c.offsets) || told[metrics.GroupsLeftOut] != float64(all-shown+c.cut) {
 			t.Errorf("%+v: %v groups, %v offsets, %v left out", c, told[metrics.Groups], told[metrics.Offsets], told[metrics.GroupsLeftOut])
 		}
 	}

@@ -150,7 +150,7 @@ var (
 	GroupOffset   = define(Gauge, "kafka_consumergroup_current_offset", "", "Offset a group has committed.", labels("consumergroup", "topic", "partition"))
 	GroupLag      = define(Gauge, "kafka_consumergroup_lag", "", "High watermark less the committed offset, of partitions led here.", labels("consumergroup", "topic", "partition"))
 	GroupMembers  = define(Gauge, "kafka_consumergroup_members", "", "Members of a group.", labels("consumergroup"))
-	GroupsLeftOut = define(Gauge, "millrace_groups_without_series", "", "Groups that are left out of the three above, because there are too many.")
+	GroupsLeftOut = define(Gauge, "millrace_groups_without_series", "", "Groups that are left out of the three above, or shown in part, because there are too many, or too many of their offsets.")
 )
 
 // The controller. Counts of the cluster are this node's image's.
