@@ -56,14 +56,23 @@ clients: needs build ## real clients against the real binary (installs them firs
 	$(GO) test -tags compat -count=1 -p 1 -parallel 4 -timeout 20m ./compat-tests/run ./compat-tests/proxy ./compat-tests/tutorials
 
 .PHONY: suites
-suites: needs build ## the clients with full counts, Kafka's own applications, every tool; writes the tables of compat-tests/README.md
+suites: needs build conformance ## all of that, the clients with full counts, Kafka's own applications, every tool; writes the tables of compat-tests/README.md and the ledger
 	sh compat-tests/install.sh
-	MILLRACE_COMPAT_RECORDS=20000 MILLRACE_COMPAT_BIG_RECORDS=all MILLRACE_COMPAT_TABLE=$(CURDIR)/compat-tests/README.md \
-	  $(GO) test -tags compat -count=1 -parallel 3 -timeout 60m ./compat-tests/run
+	MILLRACE_LEDGER=$(CURDIR) $(GO) test -tags compat -count=1 -timeout 15m -parallel 16 ./compat-tests/frames
+	MILLRACE_LEDGER=$(CURDIR) MILLRACE_COMPAT_RECORDS=20000 MILLRACE_COMPAT_BIG_RECORDS=all MILLRACE_COMPAT_TABLE=$(CURDIR)/compat-tests/README.md \
+	  $(GO) test -tags compat -count=1 -parallel 3 -timeout 120m ./compat-tests/run
 	$(GO) test -tags compat -count=1 -parallel 2 -timeout 40m ./compat-tests/applications
 	sh compat-tests/image/install.sh build
 	MILLRACE_IMAGE_BUILD=1 $(GO) test -tags compat -count=1 -timeout 20m -run Build ./compat-tests/image
-	MILLRACE_TOOLS=all $(GO) test -tags compat -count=1 -parallel 4 -timeout 30m ./compat-tests/tools
+	MILLRACE_LEDGER=$(CURDIR) MILLRACE_TOOLS=all $(GO) test -tags compat -count=1 -parallel 4 -timeout 30m ./compat-tests/tools
+
+.PHONY: conformance
+conformance: needs build ## other projects' own tests beside Apache Kafka, all of them, up to an hour; writes docs/compatibility.json and .md
+	MILLRACE_LEDGER=$(CURDIR) MILLRACE_SUITES=all $(GO) test -tags compat -count=1 -timeout 90m ./compat-tests/suites
+
+.PHONY: kgo
+kgo: build ## franz-go's own tests beside Apache Kafka, with few records; none worse than the ledger
+	$(GO) test -tags compat -count=1 -timeout 15m -run TestSuites ./compat-tests/suites
 
 .PHONY: frames
 frames: build ## raw frames, version by version, compared with Apache Kafka
@@ -109,7 +118,7 @@ metrics: build ## names, types and labels of /metrics beside Apache Kafka's; a J
 	$(GO) test -tags compat -count=1 ./compat-tests/metrics
 
 .PHONY: test
-test: needs unit bad-input pains clients frames tools metrics image-test torture ## every test
+test: needs unit bad-input pains clients frames kgo tools metrics image-test torture ## every test
 
 .PHONY: soak
 soak: ## fuzz every decoder for FUZZ (20s) each, then CHECKS (2000) new random worlds of each kind and longer simulations

@@ -9,12 +9,18 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"millrace/compat-tests/ledger"
 	"millrace/controller/state"
 )
 
 var update = flag.Bool("update", false, "write docs/compatibility.md anew")
 
-const compatibilityPage = "../docs/compatibility.md"
+const (
+	compatibilityPage = "../" + ledger.Page
+	compatibilityFile = "../" + ledger.File
+)
 
 // kafkaAPI is what Kafka has under a key.
 type kafkaAPI struct {
@@ -89,8 +95,22 @@ func versions(low, high int16) string {
 	return fmt.Sprintf("%d-%d", low, high)
 }
 
-// compatibility is the page, made of the table in apis.go.
-func compatibility(t *testing.T) []byte {
+// servedVersions is every version of every API in the table, as the ledger
+// names them.
+func servedVersions() []ledger.API {
+	var out []ledger.API
+	for i := range table {
+		a := &table[i]
+		for v := a.min; v <= a.max; v++ {
+			out = append(out, ledger.API{Key: int16(a.key), Name: kmsg.NameForKey(int16(a.key)), Version: v})
+		}
+	}
+	return out
+}
+
+// compatibility is the page, made of the table in apis.go and of what the ledger
+// has.
+func compatibility(t *testing.T, figures *ledger.Ledger) []byte {
 	var served, unserved bytes.Buffer
 	known := map[int16]bool{}
 	for _, k := range kafkaAPIs(t) {
@@ -126,6 +146,9 @@ func compatibility(t *testing.T) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if page, err = figures.Into(bytes.Replace(page, []byte("{{ledger}}\n"), ledger.Marks(), 1)); err != nil {
+		t.Fatal(err)
+	}
 	var features bytes.Buffer
 	for _, f := range state.SupportedFeatures() {
 		fmt.Fprintf(&features, "| %s | %s |\n", f.Name, versions(f.Min, f.Max))
@@ -139,20 +162,34 @@ func compatibility(t *testing.T) []byte {
 	return page
 }
 
-// TestCompatibilityPage holds docs/compatibility.md to the table of APIs. With
-// -update it writes the page.
+// TestCompatibilityPage holds docs/compatibility.md to the table of APIs and to
+// the ledger, and the ledger's lines to the table. With -update it writes the
+// page, and makes the ledger's lines those of the table.
 func TestCompatibilityPage(t *testing.T) {
-	want := compatibility(t)
+	figures, err := ledger.Load(compatibilityFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := figures.JSON()
+	figures.Serve(servedVersions())
+	after := figures.JSON()
+	want := compatibility(t, figures)
 	if *update {
-		if err := os.WriteFile(compatibilityPage, want, 0o644); err != nil {
-			t.Fatal(err)
+		for path, text := range map[string][]byte{compatibilityFile: after, compatibilityPage: want} {
+			if err := os.WriteFile(path, text, 0o644); err != nil {
+				t.Fatal(err)
+			}
 		}
+		before = after
 	}
 	have, err := os.ReadFile(compatibilityPage)
 	if err != nil {
 		t.Fatal(err)
 	}
+	if !bytes.Equal(before, after) {
+		t.Errorf("%s has other versions than broker/apis.go: go test ./broker -run CompatibilityPage -update", compatibilityFile)
+	}
 	if !bytes.Equal(have, want) {
-		t.Errorf("%s is not what broker/apis.go and broker/testdata make: go test ./broker -run CompatibilityPage -update", compatibilityPage)
+		t.Errorf("%s is not what broker/apis.go, broker/testdata and %s make: go test ./broker -run CompatibilityPage -update", compatibilityPage, compatibilityFile)
 	}
 }

@@ -40,6 +40,7 @@ type peers struct {
 	mu                           sync.Mutex
 	explained                    map[string]int
 	again                        []rerun
+	seen                         map[string]seen // by API/case/vN
 }
 
 // rerun is a case that differed while others ran beside it.
@@ -113,6 +114,7 @@ func TestAnswersAreKafkas(t *testing.T) {
 			}
 		}
 		p.everyAPI(t)
+		p.settle(t)
 	}
 }
 
@@ -177,7 +179,9 @@ func (p *peers) compare(t *testing.T, full string, c *Case, v int16, run string)
 }
 
 // differences plays a case on both servers and gives what nobody has explained.
-func (p *peers) differences(full string, c *Case, v int16, run string) ([]string, error) {
+func (p *peers) differences(full string, c *Case, v int16, run string) (out []string, err error) {
+	var whys []string
+	defer func() { p.note(full, seen{c.API, v, err != nil || len(out) > 0, whys}) }()
 	peer := p.newest
 	if !within(p.newestHas, c.API, v) {
 		peer = p.oldest
@@ -203,7 +207,6 @@ func (p *peers) differences(full string, c *Case, v int16, run string) ([]string
 	if len(ours) == 0 {
 		return nil, errors.New("nothing was asked")
 	}
-	var out []string
 	for _, d := range Compare(ours, other.answers) {
 		why := Explained(full+": "+d, func(at string) {
 			p.mu.Lock()
@@ -212,6 +215,8 @@ func (p *peers) differences(full string, c *Case, v int16, run string) ([]string
 		})
 		if why == "" {
 			out = append(out, d)
+		} else {
+			whys = append(whys, why)
 		}
 	}
 	return out, nil
@@ -230,7 +235,7 @@ func start(t *testing.T) *peers {
 	}
 	random := make([]byte, 3)
 	rand.Read(random)
-	p := &peers{run: hex.EncodeToString(random), explained: map[string]int{}}
+	p := &peers{run: hex.EncodeToString(random), explained: map[string]int{}, seen: map[string]seen{}}
 	servers := make(chan error, 2)
 	for _, s := range []struct {
 		version, variable string

@@ -15,7 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"millrace/compat-tests/kafka"
 	"millrace/compat-tests/launch"
+	"millrace/compat-tests/ledger"
 )
 
 // number reads a count from the environment; "all" is -1.
@@ -121,16 +123,101 @@ func TestClients(t *testing.T) {
 			})
 		}
 	})
-	if table != "" && len(rows) > 0 {
-		if err := UpdateTable(table, rows, len(rows) == len(clients)); err != nil {
-			t.Error(err)
+	var peers []Row
+	if table != "" {
+		if len(rows) > 0 {
+			if err := UpdateTable(table, rows, len(rows) == len(clients)); err != nil {
+				t.Error(err)
+			}
 		}
+		peers = onKafka(t, root, clients, records, big)
 	}
+	if os.Getenv("MILLRACE_TEST_BOOTSTRAP") == "" {
+		ledger.Settle(t, "clients", lines(rows, peers), table == "" || len(rows) < len(clients))
+	}
+}
+
+// onKafka leads the clients through the same scenario on Apache Kafka. What fails there fails no test: it is recorded.
+func onKafka(t *testing.T, root string, clients []Client, records int, big *bigInputs) []Row {
+	server, err := kafka.Start(t.Context(), kafka.Options{Properties: map[string]string{"group.initial.rebalance.delay.ms": "0"}, JVM: []string{"-Xmx768m"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Stop()
+	var mu sync.Mutex
+	var rows []Row
+	t.Run("kafka", func(t *testing.T) {
+		for i, c := range clients {
+			t.Run(c.Name, func(t *testing.T) {
+				t.Parallel()
+				row, _, err := walk(t, root, server.Bootstrap, c, records, big, fmt.Sprintf("%d-%d-kafka", time.Now().UnixMilli(), i))
+				if err != nil {
+					t.Logf("on Kafka: %v", err)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				rows = append(rows, row)
+			})
+		}
+	})
+	return rows
 }
 
 // lead runs the scenario for one client and makes a subtest of each step. What the committed table, if there is one,
 // names as failing is no news.
 func lead(t *testing.T, root, bootstrap string, c Client, records int, big *bigInputs, committed map[string]Seen, tag string) Row {
+	begin := time.Now()
+	row, a, err := walk(t, root, bootstrap, c, records, big, tag)
+	seen, known := committed[row.Key()]
+	ran := make(map[string]bool)
+	for _, r := range row.Results {
+		ran[r.Step] = true
+		t.Run(strings.TrimSpace(r.Step+" "+r.Flavour), func(t *testing.T) {
+			switch r.Outcome {
+			case Failed:
+				if cell := seen.Cells[r.Step]; known && cell != "ok" && cell != "no call" {
+					t.Logf("fails, as the table says (%s): %s", cell, r.Detail)
+					return
+				}
+				t.Error(r.Detail)
+			case Unsupported:
+				t.Logf("no call: %s", r.Detail)
+			case NotRun:
+				t.Log(r.Detail)
+			}
+		})
+	}
+	var without []string
+	if big.limit == 0 {
+		without = []string{"real input"}
+	}
+	switch {
+	case known:
+		for _, text := range row.Worse(seen, without...) {
+			t.Error(text)
+		}
+	case committed != nil:
+		t.Errorf("the table in compat-tests/README.md has no row for %s: write it with `make suites`", row.Key())
+		fallthrough
+	default:
+		for _, step := range Steps {
+			if !ran[step] && !slices.Contains(without, step) {
+				t.Errorf("the scenario did not reach %q", step)
+			}
+		}
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	if t.Failed() && a != nil {
+		t.Logf("the agent's log:\n%s", a.Log())
+	}
+	t.Logf("%s took %.1f s", c.Name, time.Since(begin).Seconds())
+	return row
+}
+
+// walk runs the scenario for one client, and again for one that has its moods.
+func walk(t *testing.T, root, bootstrap string, c Client, records int, big *bigInputs, tag string) (Row, *Agent, error) {
 	path, count, err := big.get(c.Input)
 	if err != nil {
 		t.Fatal(err)
@@ -138,7 +225,6 @@ func lead(t *testing.T, root, bootstrap string, c Client, records int, big *bigI
 	if c.Records > 0 {
 		records = min(records, c.Records)
 	}
-	begin := time.Now()
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	defer cancel()
 	attempts := 1
@@ -182,50 +268,5 @@ func lead(t *testing.T, root, bootstrap string, c Client, records int, big *bigI
 			}
 		}
 	}
-	seen, known := committed[row.Key()]
-	ran := make(map[string]bool)
-	for _, r := range results {
-		ran[r.Step] = true
-		t.Run(strings.TrimSpace(r.Step+" "+r.Flavour), func(t *testing.T) {
-			switch r.Outcome {
-			case Failed:
-				if cell := seen.Cells[r.Step]; known && cell != "ok" && cell != "no call" {
-					t.Logf("fails, as the table says (%s): %s", cell, r.Detail)
-					return
-				}
-				t.Error(r.Detail)
-			case Unsupported:
-				t.Logf("no call: %s", r.Detail)
-			case NotRun:
-				t.Log(r.Detail)
-			}
-		})
-	}
-	var without []string
-	if path == "" {
-		without = []string{"real input"}
-	}
-	switch {
-	case known:
-		for _, text := range row.Worse(seen, without...) {
-			t.Error(text)
-		}
-	case committed != nil:
-		t.Errorf("the table in compat-tests/README.md has no row for %s: write it with `make suites`", row.Key())
-		fallthrough
-	default:
-		for _, step := range Steps {
-			if !ran[step] && !slices.Contains(without, step) {
-				t.Errorf("the scenario did not reach %q", step)
-			}
-		}
-	}
-	if err != nil {
-		t.Error(err)
-	}
-	if t.Failed() && a != nil {
-		t.Logf("the agent's log:\n%s", a.Log())
-	}
-	t.Logf("%s took %.1f s", c.Name, time.Since(begin).Seconds())
-	return row
+	return row, a, err
 }

@@ -5,6 +5,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"millrace/compat-tests/ledger"
 )
 
 // Tally is what came of one play.
@@ -63,4 +65,21 @@ func table(scripts []*Script, tallies map[string]*Tally) string {
 		fmt.Fprintf(&b, "| %s | %d | %d | %d | %s |\n", s.Tool.Name, plays, commands, equal, strings.Join(waiting, ", "))
 	}
 	return b.String()
+}
+
+// inLedger are the plays in the words of the conformance ledger: one passes when all of its commands left the same behind as
+// against Apache Kafka.
+func inLedger(tallies map[string]*Tally) []ledger.Test {
+	var out []ledger.Test
+	for name, t := range tallies {
+		test := ledger.Test{Name: name, Millrace: ledger.Passed, Kafka: ledger.Passed}
+		switch {
+		case t.Waits != "":
+			test.Millrace, test.Kafka, test.Why = ledger.Waits, ledger.NotRun, t.Waits
+		case t.Differences > 0:
+			test.Millrace, test.Why = ledger.Failed, fmt.Sprintf("%d of %d commands differ", t.Differences, t.Commands)
+		}
+		out = append(out, test)
+	}
+	return out
 }

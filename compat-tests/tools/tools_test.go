@@ -21,6 +21,7 @@ import (
 	"millrace/compat-tests/frame"
 	"millrace/compat-tests/kafka"
 	"millrace/compat-tests/launch"
+	"millrace/compat-tests/ledger"
 )
 
 // properties are set on both servers: what suits one node and a short test.
@@ -77,6 +78,10 @@ func TestToolsSeeKafka(t *testing.T) {
 				}
 			}
 		})
+	}
+	if choice == "" || choice == "all" {
+		lines := &ledger.Ledger{Suites: []ledger.Suite{{Name: "Kafka's command-line tools", Version: kafka.Newest, Commit: ledger.Commit(), Tests: inLedger(s.tallies)}}}
+		ledger.Settle(t, "tools", lines, choice == "")
 	}
 	if choice == "all" {
 		for _, e := range explained {

@@ -130,7 +130,8 @@ func WithoutEffect(s Scope, name string) string {
 
 // RefusedProtection is an error if the config asks for protection that is not
 // there: leaving it out silently would open what was meant to be closed. It
-// holds for static configs and for changes on a running broker.
+// holds for static configs and for changes on a running broker. A config that
+// only tunes protection (a time, a size) asks for none and is no error.
 func RefusedProtection(name, value string) error {
 	base := name
 	if rest, ok := strings.CutPrefix(name, "listener.name."); ok {
@@ -144,17 +145,19 @@ func RefusedProtection(name, value string) error {
 			base = "connections.max.reauth.ms"
 		}
 	}
+	k, known := Find(BrokerScope, base)
+	if known && k.Effect != Refused {
+		return nil
+	}
 	reason := ""
 	switch {
 	case strings.HasPrefix(base, "ssl."):
 		reason = "TLS"
 	case strings.HasPrefix(base, "sasl."):
 		reason = "SASL"
+	case !known:
+		return nil
 	default:
-		k, ok := Find(BrokerScope, base)
-		if !ok || k.Effect != Refused {
-			return nil
-		}
 		if v := strings.TrimFunc(value, javaBlank); v == "" || !k.Null && v == k.Default {
 			return nil
 		}

@@ -230,6 +230,12 @@ func TestCheckBroker(t *testing.T) {
 		{"leader.replication.throttled.rate", text("-1"), false, "Value must be at least 0"},
 		{"listener.name.plaintext.max.connections", text("5"), true, "at default cluster level"},
 		{"listener.name.plaintext.ssl.keystore.location", text("/k"), false, "asks for TLS"},
+		// What only tunes protection asks for none.
+		{"sasl.kerberos.min.time.before.relogin", text("58000"), false, ""},
+		{"sasl.kerberos.min.time.before.relogin", text("soon"), false, "Not a number"},
+		{"sasl.kerberos.min.time.before.relogin", text("58000"), true, "at default cluster level"},
+		{"listener.name.plaintext.sasl.login.refresh.window.factor", text("0.5"), false, ""},
+		{"sasl.enabled.mechanisms", text("PLAIN"), false, "asks for SASL"},
 	} {
 		err := CheckBroker(c.name, c.value, c.cluster)
 		if c.want == "" {
