@@ -130,7 +130,7 @@ func TestWhatWaits(t *testing.T) {
 func TestGoOutputIsRead(t *testing.T) {
 	got := parseGo(`=== RUN   TestA
 === RUN   TestA/one
-    x_test.go:12: the broker at 127.0.0.1:4711 said no
+    x_test.go:12: the broker at 127.0.0.1:4711 said no to /home/me/a/.cache/b/c.sh
 --- FAIL: TestA (0.10s)
     --- FAIL: TestA/one (0.10s)
 === RUN   TestB
@@ -142,7 +142,7 @@ func TestGoOutputIsRead(t *testing.T) {
 panic: test timed out after 1s
 `)
 	want := map[string]result{
-		"TestA": {ledger.Failed, ""}, "TestA/one": {ledger.Failed, "the broker at HOST:PORT said no"},
+		"TestA": {ledger.Failed, ""}, "TestA/one": {ledger.Failed, "the broker at HOST:PORT said no to c.sh"},
 		"TestB": {ledger.Failed, "it did not end"}, "TestC": {ledger.Skipped, "no brokers"},
 	}
 	if !maps.Equal(got, want) {

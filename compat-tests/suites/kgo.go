@@ -135,13 +135,14 @@ func parseGo(out string) map[string]result {
 
 var (
 	addresses = regexp.MustCompile(`127\.0\.0\.1:\d+`)
+	paths     = regexp.MustCompile(`/[\w.@+/-]*/\.cache/[\w.@+/-]*/`)
 	digits    = regexp.MustCompile(`[0-9a-f]{12,}`)
 )
 
-// shorten makes a reason one line that is the same in the next run: without addresses and random names.
+// shorten makes a reason one line that is the same in the next run: without addresses, places of files and random names.
 func shorten(why string) string {
 	why, _, _ = strings.Cut(strings.TrimSpace(why), "\n")
-	why = digits.ReplaceAllString(addresses.ReplaceAllString(why, "HOST:PORT"), "...")
+	why = paths.ReplaceAllString(digits.ReplaceAllString(addresses.ReplaceAllString(why, "HOST:PORT"), "..."), "")
 	if len(why) > 200 {
 		why = why[:200] + "..."
 	}

@@ -92,6 +92,23 @@ func (l *librdkafka) wrapTools(ctx context.Context) error {
 			return err
 		}
 	}
+	// The Java programs that the tests come with find Kafka's jars in its folder libs.
+	text := fmt.Sprintf("#!/bin/sh\nexec java -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -cp \"$CLASSPATH:%s\" \"$@\"\n", jars)
+	if err := os.WriteFile(filepath.Join(l.tools, "bin", "kafka-run-class.sh"), []byte(text), 0o755); err != nil {
+		return err
+	}
+	libs := filepath.Join(l.tools, "libs")
+	if err := os.Remove(libs); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.Symlink(strings.TrimSuffix(jars, "/*"), libs); err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, "make", "-s", "java")
+	cmd.Dir, cmd.Env = l.dir, append(os.Environ(), "KAFKA_PATH="+l.tools)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("compiling the Java programs of librdkafka's tests: %w\n%s", err, out)
+	}
 	return nil
 }
 

@@ -26,7 +26,15 @@ func TestSuitesNotice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	broker, _ := launch.ForTest(t)
+	b, err := launch.Start(launch.Options{Dir: t.TempDir(), Overrides: []string{"num.partitions=4"}}) // librdkafka's tests want several
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Stop(); err != nil {
+			t.Errorf("stopping the broker: %v", err)
+		}
+	})
 	for _, c := range []struct {
 		suite  suite
 		test   string
@@ -37,7 +45,7 @@ func TestSuitesNotice(t *testing.T) {
 	} {
 		for _, fault := range c.faults {
 			t.Run(c.test+"/"+fault.String(), func(t *testing.T) {
-				p, err := proxy.Start(proxy.Options{Upstream: broker, Fault: fault})
+				p, err := proxy.Start(proxy.Options{Upstream: b.Bootstrap, Fault: fault})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -23,6 +23,7 @@ var waits = []wait{
 	{suite: "kgo", tests: "TestShareGroup*", api: "ShareGroupHeartbeat"},
 	{suite: "kgo", tests: "TestConsumeRegexShare*", api: "ShareGroupHeartbeat"},
 
+	{suite: "librdkafka", tests: "0081_admin/do_test_UserScramCredentials", api: "DescribeUserSCRAMCredentials"},
 	{suite: "librdkafka", tests: "0098_consumer_txn", api: "AddPartitionsToTxn"},
 	{suite: "librdkafka", tests: "0103_transactions", api: "AddPartitionsToTxn"},
 	{suite: "librdkafka", tests: "0129_fetch_aborted_msgs", api: "AddPartitionsToTxn"},
