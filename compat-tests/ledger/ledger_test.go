@@ -119,7 +119,7 @@ func TestSettle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"head\n" + begin, end + "tail\n", "| 3 | Metadata | 0-1 | 12 | 11 | 1 | 0 | 100 | 100 | 0 | 0 |", "| some tests, -x | 1.0 | 2 | 1 | 1 | 1 | 1 | 2 | 1 | 1 | 1 | aa |",
+	for _, want := range []string{"head\n" + begin, end + "tail\n", "| 3 | Metadata | 0-1 | 12 | 11 | 1 | 0 | 100 | 100 | 0 | 0 |", "| some tests, -x | 1.0 | 2 | 1 | 1 | 1 | 1 | 3 | 2 | 1 | 1 | aa |",
 		"Fails on both:\n\n- some tests 1.0, -x: b: both\n", "Waiting:\n\n- some tests 1.0, -x: c: EndTxn\n", "Sequences: 50, seeds 1 50"} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the page lacks %q:\n%s", want, text)
