@@ -454,16 +454,20 @@ func begin() figure {
 // memory is what a fresh process has resident: idle, with connections that have
 // asked one thing, and after a load.
 func memory() figure {
+	const idle = "MiB idle"
 	return figure{name: "memory", telling: true, atMost: 3, run: func(r *run, p *peer.Peer) (ms []measure, err error) {
 		err = r.fresh(p.Name, func(p *peer.Peer) error {
 			look := func(name string) (float64, error) {
 				time.Sleep(r.window)
 				n, err := peer.Resident(p.PID)
-				mib := float64(n) / (1 << 20)
+				mib := float64(n.All) / (1 << 20)
 				ms = append(ms, measure{name, false, mib})
+				if name == idle {
+					ms = append(ms, measure{name + " without mapped files", false, float64(n.Own) / (1 << 20)})
+				}
 				return mib, err
 			}
-			idle, err := look("MiB idle")
+			empty, err := look(idle)
 			if err != nil {
 				return err
 			}
@@ -481,8 +485,8 @@ func memory() figure {
 				if err != nil {
 					return err
 				}
-				if n == 10000 && with > idle {
-					ms = append(ms, measure{"KiB for each connection", false, (with - idle) * 1024 / float64(n)})
+				if n == 10000 && with > empty {
+					ms = append(ms, measure{"KiB for each connection", false, (with - empty) * 1024 / float64(n)})
 				}
 			}
 			if p.Name == peer.Floor {
@@ -519,7 +523,7 @@ func manyPartitions() figure {
 			ms = append(ms, measure{"s to make and use 10000 partitions", false, time.Since(begun).Seconds()})
 			time.Sleep(r.window)
 			n, err := peer.Resident(p.PID)
-			ms = append(ms, measure{"MiB with 10000 partitions", false, float64(n) / (1 << 20)})
+			ms = append(ms, measure{"MiB with 10000 partitions", false, float64(n.All) / (1 << 20)})
 			if err != nil {
 				return err
 			}

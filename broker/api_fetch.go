@@ -103,7 +103,11 @@ func (f *fetching) begin() int16 {
 	if f.replica >= 0 {
 		c.Mark = markFollower
 	}
-	var asked []session.Partition
+	n := 0
+	for i := range req.Topics {
+		n += len(req.Topics[i].Partitions)
+	}
+	asked := make([]session.Partition, 0, n)
 	for i := range req.Topics {
 		t := &req.Topics[i]
 		for j := range t.Partitions {
@@ -382,7 +386,7 @@ func (f *fetching) answer() wire.Reply {
 			r.found.Records.Release()
 			continue
 		}
-		f.add(&resp, r, &named)
+		f.add(&resp, results, i, &named)
 	}
 	if f.c.Version >= 16 {
 		for _, id := range named {
@@ -409,11 +413,24 @@ func (f *fetching) reply(resp *wire.FetchResponse) wire.Reply {
 	return wire.Reply{Body: wire.EncodeFetch(resp, f.c.Version)}
 }
 
+// rows is how many partitions of the topic of read i, from there on, the answer
+// tells.
+func (f *fetching) rows(results []session.Result, i int) int {
+	n := 0
+	for key := f.reads[i].asked.Key; i < len(f.reads) && f.reads[i].asked.Topic == key.Topic && f.reads[i].asked.ID == key.ID; i++ {
+		if results[i].Send {
+			n++
+		}
+	}
+	return n
+}
+
 // add puts one partition into the answer.
-func (f *fetching) add(resp *wire.FetchResponse, r *fetchRead, named *nodes) {
+func (f *fetching) add(resp *wire.FetchResponse, results []session.Result, i int, named *nodes) {
+	r := &f.reads[i]
 	key := r.asked.Key
 	if n := len(resp.Topics); n == 0 || resp.Topics[n-1].Topic != key.Topic || resp.Topics[n-1].TopicID != key.ID {
-		resp.Topics = append(resp.Topics, wire.FetchTopic{Topic: key.Topic, TopicID: key.ID})
+		resp.Topics = append(resp.Topics, wire.FetchTopic{Topic: key.Topic, TopicID: key.ID, Partitions: make([]wire.FetchPartition, 0, f.rows(results, i))})
 	}
 	t := &resp.Topics[len(resp.Topics)-1]
 	p := wire.NewFetchPartition(key.Index)
@@ -442,7 +459,8 @@ func (f *fetching) add(resp *wire.FetchResponse, r *fetchRead, named *nodes) {
 			p.DivergingEpoch = &wire.FetchEpochEnd{Epoch: int32(d.Epoch), EndOffset: int64(d.EndOffset)}
 		}
 		if n := r.found.Records.Len(); n > 0 {
-			if p.Section = r.found.Records; old != nil {
+			// A pointer into reads, which nobody changes any more.
+			if p.Section = &r.found.Records; old != nil {
 				p.Section, n = old, old.Len()
 			}
 			f.b.seen.sent(r.part.Topic(), n, f.replica >= 0)

@@ -46,6 +46,7 @@ func (b *Broker) produce(c *call) wire.Reply {
 	failed := false
 	var rows produceRows
 	resp.Topics = make([]kmsg.ProduceResponseTopic, 0, len(req.Topics))
+	w.appended = make([]produced, 0, producePartitions(req))
 	for i := range req.Topics {
 		rt := &req.Topics[i]
 		var out *kmsg.ProduceResponseTopic
@@ -118,27 +119,23 @@ type produced struct {
 type produceWait struct {
 	resp     kmsg.ProduceResponse
 	appended []produced
-	acks     *partition.Acks
+	acks     partition.Acks
 	finish   func()
 }
 
 // waits registers what has to wait, and says whether anything has.
 func (w *produceWait) waits(acks int16) bool {
 	pending := false
+	w.acks.Expect(len(w.appended))
 	for i := range w.appended {
 		a := &w.appended[i]
-		if w.acks == nil {
-			w.acks = partition.NewAcks(len(w.appended))
-		}
-		done, err := a.part.Await(w.acks, i, a.appended, acks)
+		done, err := a.part.Await(&w.acks, i, a.appended, acks)
 		if done {
 			w.row(i).ErrorCode = codeOf(err)
 		}
 		pending = pending || !done
 	}
-	if w.acks != nil {
-		w.acks.Seal()
-	}
+	w.acks.Seal()
 	return pending
 }
 
@@ -169,9 +166,9 @@ type produceKey struct {
 
 // lastOfEach maps each partition to its last place in the request: Kafka
 // appends the last batch of a partition given twice, and answers once. It is
-// nil where only one partition is asked.
+// nil where none is known to be, which is what clients send.
 func lastOfEach(req *kmsg.ProduceRequest) map[produceKey][2]int {
-	if len(req.Topics) == 1 && len(req.Topics[0].Partitions) == 1 {
+	if producesOnce(req) {
 		return nil
 	}
 	last := map[produceKey][2]int{}
@@ -184,6 +181,35 @@ func lastOfEach(req *kmsg.ProduceRequest) map[produceKey][2]int {
 	return last
 }
 
+// producesOnce says that no partition is given twice. Where one topic has so few
+// partitions that comparing each with each is quicker than a map, it looks; of
+// any larger request it does not know.
+func producesOnce(req *kmsg.ProduceRequest) bool {
+	const few = 32
+	if len(req.Topics) != 1 || len(req.Topics[0].Partitions) > few {
+		return false
+	}
+	ps := req.Topics[0].Partitions
+	for i := range ps {
+		for j := range i {
+			if ps[i].Partition == ps[j].Partition {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// producePartitions is how many partitions a request gives, repeated ones each
+// time.
+func producePartitions(req *kmsg.ProduceRequest) int {
+	n := 0
+	for i := range req.Topics {
+		n += len(req.Topics[i].Partitions)
+	}
+	return n
+}
+
 // refusesRequest is the check that holds for a whole request: transactional
 // batches need a transactional id, and WRITE on it; and Kafka, looking for such
 // batches, falls over bytes that are none.
@@ -191,15 +217,17 @@ func refusesRequest(c *call, req *kmsg.ProduceRequest) (int16, *string) {
 	for i := range req.Topics {
 		for j := range req.Topics[i].Partitions {
 			r := req.Topics[i].Partitions[j].Records
-			var refused *batch.Error
 			var err error
 			if c.Version >= batchesInProduce {
 				_, _, err = batch.Shape(r, c.Version)
 			} else {
 				err = batch.ShapeOld(r)
 			}
-			if errors.As(err, &refused) && refused.Request {
-				return codeOf(err), &refused.Message
+			if err != nil {
+				var refused *batch.Error
+				if errors.As(err, &refused) && refused.Request {
+					return codeOf(err), &refused.Message
+				}
 			}
 			const attributes, magic = 21, 16
 			if len(r) < batch.HeaderSize || r[magic] != batch.Magic || !batch.Attributes(binary.BigEndian.Uint16(r[attributes:])).Transactional() {

@@ -148,12 +148,16 @@ func TestWalkAllocations(t *testing.T) {
 
 func walkAllocations(t *testing.T, nc net.Conn) (got [2]float64) {
 	produce, fetch := walkable(t, nc, 1024)
+	return walksWithin(t, nc, produce, fetch, produceAllocations, fetchAllocations)
+}
+
+func walksWithin(t *testing.T, nc net.Conn, produce, fetch []byte, produceLimit, fetchLimit float64) (got [2]float64) {
 	buf := make([]byte, 1<<20)
 	for i, w := range []struct {
 		name  string
 		frame []byte
 		limit float64
-	}{{"produce", produce, produceAllocations}, {"fetch", fetch, fetchAllocations}} {
+	}{{"produce", produce, produceLimit}, {"fetch", fetch, fetchLimit}} {
 		for range 100 {
 			exchange(t, nc, w.frame, buf)
 		}
@@ -167,9 +171,70 @@ func walkAllocations(t *testing.T, nc net.Conn) (got [2]float64) {
 }
 
 const (
-	produceAllocations = 16
-	fetchAllocations   = 17
+	produceAllocations = 13
+	fetchAllocations   = 13
+	// Of requests for twelve partitions.
+	wideProduceAllocations = 36
+	wideFetchAllocations   = 18
 )
+
+// A request for many partitions costs few allocations more for each.
+func TestWideWalkAllocations(t *testing.T) {
+	nc := serving(t)
+	produce, fetch := wide(t, nc, 12)
+	// The race detector adds for the partitions too.
+	walksWithin(t, nc, produce, fetch, wideProduceAllocations+2*raceAllocations, wideFetchAllocations+raceAllocations)
+}
+
+// wide makes a topic of so many partitions and returns a Produce and a Fetch of
+// all of them, 1 KiB each.
+func wide(t testing.TB, nc net.Conn, partitions int32) (produce, fetch []byte) {
+	buf := make([]byte, 1<<20)
+	create := kmsg.NewPtrCreateTopicsRequest()
+	create.TimeoutMillis = 10000
+	ct := kmsg.NewCreateTopicsRequestTopic()
+	ct.Topic, ct.NumPartitions, ct.ReplicationFactor = "wide", partitions, 1
+	create.Topics = append(create.Topics, ct)
+	exchange(t, nc, frameOf(create, 4), buf)
+
+	u := batch.NewBuilder(batch.BuilderOptions{})
+	u.Add(1, nil, make([]byte, 1024))
+	p := kmsg.NewPtrProduceRequest()
+	p.Acks, p.TimeoutMillis = -1, 1000
+	pt := kmsg.NewProduceRequestTopic()
+	f := kmsg.NewPtrFetchRequest()
+	f.ReplicaID, f.MinBytes, f.MaxBytes, f.SessionEpoch = -1, 1, 1<<30, -1
+	ft := kmsg.NewFetchRequestTopic()
+	pt.Topic, ft.Topic = "wide", "wide"
+	for i := range partitions {
+		pp := kmsg.NewProduceRequestTopicPartition()
+		pp.Partition, pp.Records = i, u.Bytes()
+		pt.Partitions = append(pt.Partitions, pp)
+		fp := kmsg.NewFetchRequestTopicPartition()
+		fp.Partition, fp.CurrentLeaderEpoch, fp.LastFetchedEpoch, fp.LogStartOffset = i, -1, -1, -1
+		fp.PartitionMaxBytes = int32(len(pp.Records))
+		ft.Partitions = append(ft.Partitions, fp)
+	}
+	p.Topics, f.Topics = append(p.Topics, pt), append(f.Topics, ft)
+	produce, fetch = frameOf(p, 9), frameOf(f, 11)
+	pr, fr := kmsg.NewPtrProduceResponse(), kmsg.NewPtrFetchResponse()
+	pr.Version, fr.Version = 9, 11
+	if err := pr.ReadFrom(exchange(t, nc, produce, buf)[5:]); err != nil {
+		t.Fatal(err)
+	}
+	if err := fr.ReadFrom(exchange(t, nc, fetch, buf)[4:]); err != nil {
+		t.Fatal(err)
+	}
+	for i := range partitions {
+		if p := pr.Topics[0].Partitions[i]; p.ErrorCode != 0 || p.Partition != i {
+			t.Fatalf("produce: %+v", p)
+		}
+		if p := fr.Topics[0].Partitions[i]; p.ErrorCode != 0 || p.Partition != i || len(p.RecordBatches) < 1024 {
+			t.Fatalf("fetch of %d: code %d, %d bytes", p.Partition, p.ErrorCode, len(p.RecordBatches))
+		}
+	}
+	return produce, fetch
+}
 
 func BenchmarkProduce(b *testing.B) {
 	for _, size := range []int{1 << 10, 64 << 10, 896 << 10} {

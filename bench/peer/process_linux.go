@@ -22,17 +22,40 @@ func CPU(pid int) (time.Duration, error) {
 	return time.Duration(ts.Nano()), nil
 }
 
-// Resident is a process's resident memory in bytes, mapped files included.
-func Resident(pid int) (int64, error) {
+// Memory is what a process has resident, in bytes.
+type Memory struct {
+	All int64
+	Own int64 // without mapped files, such as the program itself
+}
+
+// Resident is what a process has resident.
+func Resident(pid int) (m Memory, err error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
-		return 0, fmt.Errorf("read the memory of process %d: %w", pid, err)
+		return m, fmt.Errorf("read the memory of process %d: %w", pid, err)
 	}
 	for line := range strings.Lines(string(b)) {
-		if f := strings.Fields(line); len(f) > 1 && f[0] == "VmRSS:" {
-			n, err := strconv.ParseInt(f[1], 10, 64)
-			return n << 10, err
+		f := strings.Fields(line)
+		if len(f) < 2 {
+			continue
 		}
+		var to *int64
+		switch f[0] {
+		case "VmRSS:":
+			to = &m.All
+		case "RssAnon:":
+			to = &m.Own
+		default:
+			continue
+		}
+		n, err := strconv.ParseInt(f[1], 10, 64)
+		if err != nil {
+			return m, fmt.Errorf("read the memory of process %d: %w", pid, err)
+		}
+		*to = n << 10
 	}
-	return 0, fmt.Errorf("process %d tells no resident memory", pid)
+	if m.All == 0 || m.Own == 0 {
+		return m, fmt.Errorf("process %d tells no resident memory", pid)
+	}
+	return m, nil
 }

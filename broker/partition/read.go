@@ -72,7 +72,8 @@ func (p *Partition) read(r *role, v *log.View, q ReadRequest) (ReadResult, error
 		return ReadResult{}, err
 	}
 	if diverging {
-		out.Diverging = &d
+		at := d // so that d itself stays on the stack
+		out.Diverging = &at
 		return out, nil
 	}
 	upper := q.upper(v)

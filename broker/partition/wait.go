@@ -9,10 +9,13 @@ import (
 
 // Acks is what the appends of one request wait for, over any number of partitions. Register each append with Await, call
 // Seal, then wait for Done or call Cancel.
+//
+// Most appends have nothing to wait for, on a single node for one: what waiting takes is made when somebody waits.
 type Acks struct {
 	mu     sync.Mutex // inside Partition.mu
+	n      int        // appends there may be
+	left   int        // of them not decided, and one until Seal
 	done   chan struct{}
-	left   int // appends not decided, and one until Seal
 	slots  []ack
 	called bool // Cancel was
 }
@@ -25,11 +28,26 @@ type ack struct {
 
 // NewAcks makes room for n appends, numbered from 0.
 func NewAcks(n int) *Acks {
-	return &Acks{done: make(chan struct{}), left: 1, slots: make([]ack, n)}
+	a := &Acks{}
+	a.Expect(n)
+	return a
 }
 
+// Expect makes a zero Acks what NewAcks returns.
+func (a *Acks) Expect(n int) { a.n, a.left = n, 1 }
+
 // Done is closed once every append is decided.
-func (a *Acks) Done() <-chan struct{} { return a.done }
+func (a *Acks) Done() <-chan struct{} {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.done == nil {
+		a.done = make(chan struct{})
+		if a.left == 0 {
+			close(a.done)
+		}
+	}
+	return a.done
+}
 
 // Seal says that no append will be registered any more.
 func (a *Acks) Seal() {
@@ -39,15 +57,26 @@ func (a *Acks) Seal() {
 }
 
 func (a *Acks) one() {
-	if a.left--; a.left == 0 {
+	if a.left--; a.left == 0 && a.done != nil {
 		close(a.done)
 	}
+}
+
+// slot is what is known of append i.
+func (a *Acks) slot(i int) *ack {
+	if a.slots == nil {
+		a.slots = make([]ack, a.n)
+	}
+	return &a.slots[i]
 }
 
 // Err is how append i ended: nil where it is as safe as was asked, or where it did not wait.
 func (a *Acks) Err(i int) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.slots == nil {
+		return nil
+	}
 	return a.slots[i].err
 }
 
@@ -82,14 +111,14 @@ func (a *Acks) Cancel() {
 func (a *Acks) register(i int, p *Partition) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.slots[i] = ack{p: p, pending: true}
+	*a.slot(i) = ack{p: p, pending: true}
 	a.left++
 }
 
 func (a *Acks) decide(i int, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if s := &a.slots[i]; s.pending {
+	if s := a.slot(i); s.pending {
 		s.pending, s.err = false, err
 		a.one()
 	}
@@ -151,7 +180,7 @@ func (p *Partition) Await(a *Acks, i int, ap Appended, acks int16) (done bool, e
 	if done {
 		if err != nil {
 			a.mu.Lock()
-			a.slots[i].err = err
+			a.slot(i).err = err
 			a.mu.Unlock()
 		}
 		return true, err
