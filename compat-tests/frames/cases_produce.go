@@ -434,6 +434,14 @@ func produceTimestampsRecompressed(s *Side) {
 			ask("one below none", then, -then-7)
 			ask("smallest", math.MinInt64)
 			ask("too late", then+9*3600e3)
+			odd := plain("v", "w")
+			odd.codec, odd.records[0].at, odd.records[1].at = codec, 5, 2
+			odd.records[1].body = []byte{9, 4, 2, 2, 'k', 2, 'w', 0} // with attributes of its own
+			s.produce(fmt.Sprintf("%s: odd records, codec %v", topic, codec), topic, odd.bytes())
+			large := plain("v", strings.Repeat("large ", 20_000), "w")
+			large.codec, large.records[1].at, large.records[0].at = codec, 3, 2
+			large.records[1].headers = [][2][]byte{{[]byte("h"), []byte(strings.Repeat("x", 40_000))}}
+			s.produce(fmt.Sprintf("%s: a large record, codec %v", topic, codec), topic, large.bytes())
 		}
 	}
 	for _, topic := range []string{"create", "append", "plain"} {

@@ -28,9 +28,6 @@ var explained = []explanation{
 	explain(`^Produce/records/.*: packed \d: (length too small|length too large|length 0) .*(ErrorCode: 87 against 0|BaseOffset: -1 against \d+)$`,
 		"Kafka skips over compressed records and stores what no consumer can read; here every record is walked"),
 
-	explain(`^Produce/timestamps recompressed/.*: (create|plain) stored.batches\[\d+\].(first time|records): `,
-		"where a producer flags its batch as one of append time and the topic is none, Kafka gives every record the largest time if it compresses anew, and leaves each its own if it does not; here each keeps its own"),
-
 	// Fetch.
 	explain(`^Fetch/old sets zstd/.*RecordBatches: "" against null$`, "3.9 answers zstd with null records, which clients of that time cannot read; here the records are empty beside the error, as they are beside any other"),
 

@@ -171,7 +171,7 @@ func checkCompressed(b []byte, h Header, r *Rules, c *Checked, recompress bool) 
 	if sc == nil {
 		sc = &Scratch{}
 	}
-	w := walk{h: h, limit: r.MaxRecordBytes, skips: !recompress, anew: recompress}
+	w := walk{h: h, limit: r.MaxRecordBytes, skips: !recompress}
 	if err := w.open(b[HeaderSize:], sc); err != nil {
 		return err
 	}
@@ -183,12 +183,8 @@ func checkCompressed(b []byte, h Header, r *Rules, c *Checked, recompress bool) 
 	if err != nil {
 		return undecompressable(err)
 	}
-	if w.src != nil {
-		// What the walk reads is what is compressed anew; if it is refused, so is all of it.
-		w.tee = enc
-	} else if _, err := enc.Write(b[HeaderSize:]); err != nil {
-		return fmt.Errorf("compress records with %v: %w", r.Codec, err)
-	}
+	// What the walk reads is what is compressed anew; if it is refused, so is all of it.
+	w.out, w.prefix = enc, make([]byte, 0, 16)
 	if err := checkRecords(&w, r, c); err != nil {
 		return err
 	}
@@ -199,6 +195,7 @@ func checkCompressed(b []byte, h Header, r *Rules, c *Checked, recompress bool) 
 		return tooLarge(HeaderSize+out.n, r)
 	}
 	nh := c.Header
+	nh.BaseTimestamp = w.base
 	nh.Attributes = nh.Attributes&knownBits&^codecMask | Attributes(r.Codec)
 	nh.Length = int32(len(out.b) - LengthOverhead)
 	nh.put(out.b)
@@ -262,7 +259,7 @@ func checkRecords(w *walk, r *Rules, c *Checked) error {
 	if bad != nil {
 		return bad.finish(total)
 	}
-	if w.anew && below < NoTimestamp {
+	if w.out != nil && below < NoTimestamp {
 		return &Error{Kind: Undecompressable, Message: fmt.Sprintf("invalid negative timestamp %d", below)}
 	}
 	to := h.Attributes &^ logAppendTimeBit

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 
 	"millrace/storage/codec"
 )
@@ -26,14 +27,17 @@ type walk struct {
 	limit int // the longest record a compressed batch may hold; 0 is no limit
 	// skips says that Kafka would skip over keys and values here, which shows in one of its messages.
 	skips bool
-	// anew says that the records are to be written anew, where Kafka takes no timestamp below "none".
-	anew bool
 
 	buf    []byte // what is at hand and not yet walked is buf[at:]
 	at     int
 	src    io.Reader // where more comes from; nil where buf is all there is
 	srcErr error     // why no more comes
-	tee    io.Writer // gets every byte that came out of src; nil is nobody
+
+	out    io.Writer // gets every record, written anew; nil is nobody
+	prefix []byte    // room for the fields that change
+	begun  bool      // the first record was written,
+	base   int64     // with this timestamp, from which the others are told
+	copies bool      // what passes goes to out
 
 	left  int    // while a record larger than the window passes: its bytes not yet read,
 	fault *Error // and what was wrong with it; kept here so that the walk need not escape to the heap
@@ -82,11 +86,6 @@ func (w *walk) fill(n int) {
 	w.at = 0
 	for idle := 0; have < n && w.srcErr == nil; {
 		m, err := w.src.Read(whole[have:])
-		if m > 0 && w.tee != nil {
-			if _, terr := w.tee.Write(whole[have : have+m]); terr != nil {
-				err = terr
-			}
-		}
 		have += m
 		if m == 0 && err == nil {
 			if idle++; idle > 100 {
@@ -143,7 +142,9 @@ func (w *walk) next(s *seen) *Error {
 	}
 	if w.src != nil {
 		if size > cap(w.buf) {
-			return w.pass(size, s)
+			err := w.pass(size, s)
+			w.copies = false
+			return err
 		}
 		if w.fill(size); len(w.buf)-w.at < size {
 			return w.short()
@@ -151,7 +152,51 @@ func (w *walk) next(s *seen) *Error {
 	}
 	body := w.buf[w.at : w.at+size]
 	w.at += size
-	return parse(body, s)
+	if err := parse(body, s); err != nil || w.out == nil {
+		return err
+	}
+	_, at := varlong(body, 1)
+	if err := w.begin(s.timestampDelta, len(body)-at); err != nil {
+		return err
+	}
+	return w.write(body[at:])
+}
+
+// begin writes a record's fields up to its timestamp, as Kafka does where it writes records anew: no attributes, and
+// timestamps told from the first one's. rest is what follows.
+func (w *walk) begin(delta int64, rest int) *Error {
+	ts := w.h.BaseTimestamp + delta
+	if w.h.Attributes.LogAppendTime() {
+		ts = w.h.MaxTimestamp
+	}
+	if !w.begun {
+		w.begun, w.base = true, ts
+	}
+	size := 1 + sizeVarlong(ts-w.base) + rest
+	if size > math.MaxInt32 {
+		return &Error{Kind: TooLarge, Message: "a record that is longer than one can be"}
+	}
+	w.prefix = appendVarint(w.prefix[:0], int32(size))
+	w.prefix = append(w.prefix, 0)
+	w.prefix = appendVarlong(w.prefix, ts-w.base)
+	return w.write(w.prefix)
+}
+
+func (w *walk) write(p []byte) *Error {
+	if _, err := w.out.Write(p); err != nil {
+		return undecompressable(err)
+	}
+	return nil
+}
+
+// passed gives to out what is stepped over.
+func (w *walk) passed(n int) {
+	if w.copies {
+		if err := w.write(w.buf[w.at : w.at+n]); err != nil && w.fault == nil {
+			w.fault = err
+		}
+	}
+	w.at += n
 }
 
 // end checks that nothing follows the last record.
@@ -246,6 +291,12 @@ func (w *walk) pass(size int, s *seen) *Error {
 	w.left, w.fault = size, nil
 	w.skip(1) // attributes
 	s.timestampDelta = w.passVarlong()
+	if w.out != nil && w.fault == nil {
+		if err := w.begin(s.timestampDelta, w.left); err != nil {
+			return err
+		}
+		w.copies = true
+	}
 	s.offsetDelta = w.passVarint()
 	s.keyLen = w.passVarint()
 	w.skip(max(0, int(s.keyLen)))
@@ -295,7 +346,7 @@ func (w *walk) skip(n int) {
 			w.fault = w.short()
 			return
 		}
-		w.at += m
+		w.passed(m)
 		n -= m
 	}
 }
@@ -331,7 +382,7 @@ func (w *walk) passVarlong() int64 {
 func (w *walk) took(n, had, want int) {
 	switch {
 	case n > 0:
-		w.at += n
+		w.passed(n)
 		w.left -= n
 	case n == 0 && had < want && had < w.left:
 		w.fault = w.short()
