@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -127,5 +128,75 @@ func TestCompactionConfigs(t *testing.T) {
 				time.Sleep(time.Hour)
 				return s.held()
 			}, without: "1:b=1 2:a=2 3:x=1", with: whole},
+	})
+}
+
+// TestOffsetsAreCompacted commits many times: what the coordinator's topic holds stays small, and after a stop and after
+// a kill every group is where it was.
+func TestOffsetsAreCompacted(t *testing.T) {
+	bubble(t, map[string]string{"offsets.topic.num.partitions": "1", "offsets.topic.segment.bytes": "1048576"}, func(t *testing.T, n *Node) {
+		ctx := context.Background()
+		s := newShown(t, n)
+		if _, err := s.adm.CreateTopic(ctx, 4, 1, nil, "events"); err != nil {
+			t.Fatal(err)
+		}
+		commit := func(group string, at int64) {
+			t.Helper()
+			list := kadm.Offsets{}
+			for p := range int32(4) {
+				list.Add(kadm.Offset{Topic: "events", Partition: p, At: at, LeaderEpoch: -1, Metadata: strings.Repeat("m", 1000)})
+			}
+			if err := s.adm.CommitAllOffsets(ctx, group, list); err != nil {
+				t.Fatal(err)
+			}
+		}
+		const groups, rounds = 5, 150
+		for i := range rounds {
+			for g := range groups {
+				commit(fmt.Sprint("g", g), int64(i))
+			}
+		}
+		size := func() (total int) {
+			files, err := n.Disk.ReadDir("/data/__consumer_offsets-0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range files {
+				if strings.HasSuffix(f.Name, ".log") {
+					total += len(n.Disk.Bytes("/data/__consumer_offsets-0/" + f.Name))
+				}
+			}
+			return total
+		}
+		if before := size(); before < groups*rounds*4000 {
+			t.Fatalf("%d bytes are too few to be compacted", before)
+		}
+		check := func(when string) {
+			t.Helper()
+			for g := range groups {
+				got, err := s.adm.FetchOffsets(ctx, fmt.Sprint("g", g))
+				if err != nil {
+					t.Fatal(err)
+				}
+				for p := range int32(4) {
+					if o, ok := got.Lookup("events", p); !ok || o.At != rounds-1 || o.Metadata != strings.Repeat("m", 1000) {
+						t.Errorf("%s: group %d, partition %d: %+v", when, g, p, o)
+					}
+				}
+			}
+		}
+		time.Sleep(2 * time.Minute)
+		if after := size(); after > 1<<20+200_000 {
+			t.Errorf("%d bytes are left: what was rolled is to be compacted", after)
+		}
+		check("compacted")
+		s.c.Close()
+		for _, end := range []func(){n.Stop, n.Kill, n.PowerCut} {
+			end()
+			n.Start()
+			s = newShown(t, n)
+			check("started again")
+			s.c.Close()
+		}
 	})
 }

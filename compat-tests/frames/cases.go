@@ -26,6 +26,7 @@ func Cases() []Case {
 	all = append(all, listingCases()...)
 	all = append(all, recordCases()...)
 	all = append(all, moveCases()...)
+	all = append(all, compactionCases()...)
 	all = append(all, offsetDeleteCases()...)
 	all = append(all, topicPageCases()...)
 	all = append(all, telemetryCases()...)

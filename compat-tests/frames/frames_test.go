@@ -29,7 +29,7 @@ var properties = map[string]string{
 	"offsets.topic.num.partitions": "4", "offsets.topic.replication.factor": "1",
 	"transaction.state.log.num.partitions": "4", "transaction.state.log.replication.factor": "1", "transaction.state.log.min.isr": "1",
 	"share.coordinator.state.topic.num.partitions": "4", "share.coordinator.state.topic.replication.factor": "1", "share.coordinator.state.topic.min.isr": "1",
-	"node.id": "1",
+	"node.id": "1", "log.cleaner.backoff.ms": "500",
 }
 
 // peers are the servers of a run.

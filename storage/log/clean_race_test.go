@@ -1,0 +1,196 @@
+package log
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"millrace/storage/batch"
+	"millrace/storage/compact"
+)
+
+// TestCleanBesideOthers appends, reads, cleans, truncates and moves the log start at the same time. A record says which
+// key it has and the how many-th of it it is: a reader never sees an older one of a key behind a newer one, and after a
+// last cleaning the newest of each key is there and alone.
+func TestCleanBesideOthers(t *testing.T) {
+	x := newLaundry(t, Config{SegmentBytes: 700, DeleteRetentionMs: 1})
+	l := x.log
+	var mu sync.Mutex // the partition's
+	exclusive := func(f func() error) error { mu.Lock(); defer mu.Unlock(); return f() }
+	const keys, appends = 7, 1500
+	newest := [keys]int{}
+	var done atomic.Bool
+	var wg sync.WaitGroup
+	put := func(i int) error {
+		k := i % keys
+		u := batch.NewBuilder(batch.BuilderOptions{})
+		u.Add(int64(1_000_000+i), []byte{byte('a' + k)}, fmt.Append(nil, i))
+		if i%11 == 0 {
+			u.Add(int64(1_000_000+i), []byte("tombstone"), nil)
+		}
+		b := u.Bytes()
+		h, _ := batch.ParseHeader(b)
+		return exclusive(func() error {
+			_, err := l.Append(b, h, int64(1_000_000+i))
+			l.SetHighWatermark(l.View().LogEnd())
+			newest[k] = i
+			return err
+		})
+	}
+	failed := make(chan error, 16)
+	fail := func(err error) {
+		done.Store(true)
+		select {
+		case failed <- err:
+		default:
+		}
+	}
+	clean := func() error {
+		if err := l.Flush(); err != nil {
+			return err
+		}
+		r, err := l.Cleanable(2_000_000)
+		if err != nil || !r.Due(0) {
+			return err
+		}
+		_, err = l.Clean(CleanOptions{Range: r, Now: 2_000_000, Keys: compact.NewKeys(1<<20, 0.9), Buffer: 300, Exclusive: exclusive})
+		if errors.Is(err, ErrOvertaken) {
+			return nil
+		}
+		return err
+	}
+	read := func() error {
+		v := l.View()
+		seen := map[string]int{}
+		for at := v.LogStart(); at < v.HighWatermark(); {
+			s, err := v.Read(at, v.HighWatermark(), 600, true)
+			if errors.Is(err, ErrOffsetOutOfRange) {
+				return nil // the log start, or a truncation, came by
+			}
+			if err != nil {
+				return fmt.Errorf("read at %d: %w", at, err)
+			}
+			b, err := sectionBytes(s)
+			if err != nil {
+				return err
+			}
+			if len(b) == 0 {
+				return nil
+			}
+			before := at
+			for len(b) >= batch.HeaderSize {
+				h, err := batch.ParseHeader(b)
+				if err != nil || h.Size() > len(b) {
+					break
+				}
+				if err := batch.CheckCRC(b[:h.Size()]); err != nil {
+					return err
+				}
+				for r, err := range batch.Records(b[:h.Size()], 0) {
+					if err != nil {
+						return err
+					}
+					var n int
+					if r.Value != nil {
+						fmt.Sscan(string(r.Value), &n)
+						if k := string(r.Key); n < seen[k] {
+							return fmt.Errorf("record %d of key %s behind %d", n, k, seen[k])
+						}
+						seen[string(r.Key)] = n
+					}
+				}
+				at = h.NextOffset()
+				b = b[h.Size():]
+			}
+			if at == before {
+				return fmt.Errorf("nothing whole at %d", at)
+			}
+		}
+		if _, _, err := v.OffsetForTime(1_000_700, v.HighWatermark()); err != nil {
+			return fmt.Errorf("look-up by time: %w", err)
+		}
+		return nil
+	}
+	for _, f := range []func() error{clean, read, read} {
+		wg.Go(func() {
+			for !done.Load() {
+				if err := f(); err != nil {
+					fail(err)
+				}
+			}
+		})
+	}
+	for i := range appends {
+		if done.Load() {
+			break
+		}
+		if err := put(i + 1); err != nil {
+			fail(err)
+		}
+		if i%200 == 150 {
+			if err := exclusive(func() error { return l.SetLogStart(l.View().LogStart() + 5) }); err != nil {
+				fail(err)
+			}
+		}
+		if i%400 == 399 {
+			// What is cut off is appended again, so that the newest of each key stays the last.
+			if err := exclusive(func() error {
+				end := l.View().LogEnd()
+				return l.Truncate(end - 1)
+			}); err != nil {
+				fail(err)
+			}
+			for j := i - keys + 1; j <= i; j++ {
+				if err := put(j + 1); err != nil {
+					fail(err)
+				}
+			}
+		}
+	}
+	done.Store(true)
+	wg.Wait()
+	select {
+	case err := <-failed:
+		t.Fatal(err)
+	default:
+	}
+	x.roll()
+	put(appends + 1)
+	if err := clean(); err != nil {
+		t.Fatal(err)
+	}
+	there := map[string]int{}
+	v := l.View()
+	for at := v.LogStart(); at < l.CleanedTo(); {
+		s, err := v.Read(at, v.LogEnd(), 1<<20, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := sectionBytes(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for len(b) > 0 {
+			h, _ := batch.ParseHeader(b)
+			for r, err := range batch.Records(b[:h.Size()], 0) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if r.Offset < l.CleanedTo() && r.Value != nil {
+					there[string(r.Key)]++
+				}
+			}
+			at, b = h.NextOffset(), b[h.Size():]
+		}
+	}
+	if len(there) != keys {
+		t.Errorf("%d keys are left of %d", len(there), keys)
+	}
+	for k, n := range there {
+		if n != 1 {
+			t.Errorf("key %s is there %d times", k, n)
+		}
+	}
+}
