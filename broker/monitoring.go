@@ -53,8 +53,8 @@ func (b *Broker) stopMonitor() error {
 	return b.monitor.Stop()
 }
 
-// Ready says why clients are not served: the broker starts or stops, or a data
-// directory has failed.
+// Ready says why clients are not served: the broker starts or stops, a data
+// directory has failed, or the cluster does not know this broker any more.
 func (b *Broker) Ready() error {
 	switch b.phase.Load() {
 	case phaseStarting:
@@ -67,6 +67,12 @@ func (b *Broker) Ready() error {
 	}
 	if err := b.controller.Err(); err != nil {
 		return fmt.Errorf("the controller has stopped: %w", err)
+	}
+	switch own := b.applied().Broker(b.nodeID); {
+	case own == nil || own.Epoch != b.brokerEpoch.Load():
+		return errors.New("this broker was unregistered; a restart registers it again")
+	case own.Fenced:
+		return errors.New("this broker is fenced")
 	}
 	return nil
 }

@@ -177,3 +177,23 @@ func TestReadyzTellsOfLife(t *testing.T) {
 		}
 	}
 }
+
+// TestReadyzOfAnUnregisteredBroker: a broker that was taken out of its cluster has
+// nobody to send clients to, and says so; a restart brings it back.
+func TestReadyzOfAnUnregisteredBroker(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	v := startWatched(t, dir)
+	v.readyz(t, http.StatusOK, "")
+	req := kmsg.NewPtrUnregisterBrokerRequest()
+	req.BrokerID = 1
+	if r := v.once(t, req).(*kmsg.UnregisterBrokerResponse); r.ErrorCode != 0 {
+		t.Fatalf("unregistering: error %d", r.ErrorCode)
+	}
+	v.readyz(t, http.StatusServiceUnavailable, "a restart registers it again")
+	v.ends(t)
+	v = startWatched(t, dir)
+	v.readyz(t, http.StatusOK, "")
+	v.check(t, 2*budget+allowance)
+	v.ends(t)
+}
