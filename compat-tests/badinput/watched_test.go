@@ -26,7 +26,14 @@ func startWatched(t *testing.T, dirs string, overrides ...string) *victim {
 	if v.Broker, err = launch.Start(launch.Options{Dir: dirs, Overrides: overrides, Log: v.log, Args: []string{"--http-address", "127.0.0.1:0"}}); err != nil {
 		t.Fatal(err)
 	}
-	v.pid, v.web = v.Pid(), web(v.Log())
+	v.pid = v.Pid()
+	// The log and the ready line come by different pipes.
+	for end := time.Now().Add(prompt); v.web == "" && time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		v.web = web(v.Log())
+	}
+	if v.web == "" {
+		t.Errorf("the log does not tell where HTTP is served:\n%s", v.Log())
+	}
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the broker's log:\n%s", v.Log())
