@@ -29,11 +29,17 @@ const (
 func (b *Broker) describeConfigs(c *call, req *kmsg.DescribeConfigsRequest) *kmsg.DescribeConfigsResponse {
 	resp := kmsg.NewPtrDescribeConfigsResponse()
 	seen := map[configResource]bool{}
+	// One kind of resource that there is not refuses them all.
+	unknown := slices.ContainsFunc(req.Resources, func(r kmsg.DescribeConfigsRequestResource) bool { return !isConfigResource(r.ResourceType) })
 	for _, r := range req.Resources {
 		out := kmsg.NewDescribeConfigsResponseResource()
 		out.ResourceType, out.ResourceName = r.ResourceType, r.ResourceName
 		out.Configs = []kmsg.DescribeConfigsResponseResourceConfig{}
-		entries, code, msg := b.describeResource(c, r)
+		var entries []config.Entry
+		code, msg := kerr.InvalidRequest.Code, "The request names a resource type that has no configs."
+		if !unknown {
+			entries, code, msg = b.describeResource(c, r)
+		}
 		out.ErrorCode, out.ErrorMessage = code, &msg
 		for _, e := range entries {
 			if len(r.ConfigNames) > 0 && !slices.Contains(r.ConfigNames, e.Name) {

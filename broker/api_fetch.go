@@ -50,13 +50,14 @@ type fetchRead struct {
 func (b *Broker) fetch(c *call) wire.Reply {
 	req := c.msg.(*kmsg.FetchRequest)
 	f := &fetching{b: b, c: c, req: req}
-	if req.IsolationLevel != 0 && req.IsolationLevel != 1 {
-		return f.refuseEach(kerr.UnknownServerError.Code)
-	}
 	if code := f.begin(); code != 0 {
 		return f.refuse(code)
 	}
 	f.resolve()
+	if req.IsolationLevel != 0 && req.IsolationLevel != 1 && slices.ContainsFunc(f.reads, func(r fetchRead) bool { return !r.absent }) {
+		// Kafka falls over the level once there is something to read with it.
+		return f.refuseEach(kerr.UnknownServerError.Code)
+	}
 	if f.read(); req.MaxWaitMillis > 0 && f.waits() {
 		f.release()
 		f.wait()

@@ -68,6 +68,10 @@ func (b *Broker) offsetDelete(c *call, req *kmsg.OffsetDeleteRequest) *kmsg.Offs
 	if code != 0 {
 		return &kmsg.OffsetDeleteResponse{ErrorCode: code}
 	}
+	if len(resp.Topics) == 0 {
+		resp.Topics = got.Topics // a topic that was named twice is answered twice
+		return resp
+	}
 	for _, gt := range got.Topics {
 		out := row(gt.Topic)
 		out.Partitions = append(out.Partitions, gt.Partitions...)

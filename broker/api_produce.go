@@ -225,7 +225,8 @@ func refusesRequest(c *call, req *kmsg.ProduceRequest) (int16, *string) {
 			}
 			if err != nil {
 				var refused *batch.Error
-				if errors.As(err, &refused) && refused.Request {
+				there := func() bool { return produceThere(c, &req.Topics[i], req.Topics[i].Partitions[j].Partition) }
+				if errors.As(err, &refused) && refused.Request && (refused.Kind != batch.Undecompressable || there()) {
 					return codeOf(err), &refused.Message
 				}
 			}
@@ -239,6 +240,13 @@ func refusesRequest(c *call, req *kmsg.ProduceRequest) (int16, *string) {
 		}
 	}
 	return 0, nil
+}
+
+// produceThere says whether there is a partition to append to: only then does
+// Kafka look at a batch's codec.
+func produceThere(c *call, rt *kmsg.ProduceRequestTopic, index int32) bool {
+	t, code := produceTopic(c, rt)
+	return code == 0 && index >= 0 && int(index) < len(t.Partitions)
 }
 
 // produceRows is where the answers for topics stand: a topic asked twice is

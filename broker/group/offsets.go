@@ -126,6 +126,11 @@ func (t *turn) commit(q machine.Request, r *kmsg.OffsetCommitRequest) {
 			}
 		}
 	}
+	if code == none && len(t.d.Records) == 0 {
+		// Nothing was stored, yet a group that was not there is from now on, in
+		// memory only, as one whose first member has not come back with its id.
+		t.m.ensure(r.Group)
+	}
 	t.committed(q.Ticket, r.Group, resp)
 }
 

@@ -134,9 +134,14 @@ func (r *role) serve(q ReadRequest) error {
 	}
 	if q.Replica >= 0 {
 		for i := range r.replicas {
-			if r.replicas[i].ID == q.Replica {
+			if r.replicas[i].ID == q.Replica && q.Replica != r.leaderID {
 				return nil
 			}
+		}
+		if q.CurrentLeaderEpoch != AnyEpoch {
+			// Who knows this epoch and takes itself for a replica has been made one;
+			// that has not come here yet.
+			return ErrUnknownLeaderEpoch
 		}
 		return ErrNotReplica
 	}

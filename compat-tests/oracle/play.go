@@ -147,6 +147,9 @@ func (p *Play) send(client string, v pick, what string, build func(s *side) kmsg
 	}
 	for i := range x.req {
 		x.req[i].SetVersion(version)
+		if f, ok := x.req[i].(*kmsg.FetchRequest); ok && version < 15 {
+			f.ReplicaState.ID, f.ReplicaState.Epoch = -1, -1 // a tag that is none before
+		}
 	}
 	p.asked++
 	if f, ok := x.req[0].(*kmsg.FetchRequest); ok {

@@ -101,22 +101,21 @@ func CheckBroker(name string, value *string, clusterDefault bool) error {
 			base, prefixed = key, true
 		}
 	}
+	if value == nil {
+		return nil // Kafka judges what would be set then
+	}
 	k, ok := Find(BrokerScope, base)
 	if ok && k.Update == ReadOnly {
 		return &Error{Message: fmt.Sprintf("Cannot update these configs dynamically: [%s]", name), Request: true}
 	}
-	if value != nil {
-		if err := RefusedProtection(name, *value); err != nil {
-			return &Error{Message: err.Error(), Request: true}
-		}
+	if err := RefusedProtection(name, *value); err != nil {
+		return &Error{Message: err.Error(), Request: true}
 	}
 	switch {
 	case !ok:
 		return nil
 	case clusterDefault && (k.Update == PerBroker || prefixed):
 		return &Error{Message: fmt.Sprintf("Cannot update these configs at default cluster level, broker id must be specified: [%s]", name), Request: true}
-	case value == nil:
-		return nil
 	}
 	if err := k.Check(*value); err != nil {
 		return &Error{Message: err.Error(), Request: true}

@@ -292,8 +292,8 @@ func (k *Key) inRange(v value) error {
 		if r.MaxF != 0 {
 			limit = r.MaxF
 		}
-		// Written so that NaN is below.
-		low, high = !(v.real >= float64(r.Min)), r.Kind != AtLeast && v.real > limit
+		// NaN is in every range, as in Kafka's comparisons.
+		low, high = v.real < float64(r.Min), r.Kind != AtLeast && v.real > limit
 		most = strconv.FormatFloat(limit, 'f', -1, 64)
 	}
 	switch {

@@ -87,17 +87,27 @@ func (d *Decider) alterAll(all []resource, validateOnly bool) []*failure {
 		times[image.Resource{Type: r.kind, Name: r.name}]++
 	}
 	out := make([]*failure, len(all))
+	var recs []records.Metadata
 	for i, r := range all {
 		if times[image.Resource{Type: r.kind, Name: r.name}] > 1 {
 			out[i] = fail(kerr.InvalidRequest, "Each resource must appear at most once.")
 			continue
 		}
-		recs, f := d.alter(r)
-		if f != nil {
-			out[i] = f
-		} else if !validateOnly {
-			d.write(recs...)
+		more, f := d.alter(r)
+		if f != nil && f.code == kerr.UnknownServerError.Code {
+			// An operation that there is not: Kafka's controller falls over it, and
+			// with it over the whole request.
+			for j := range out {
+				out[j] = f
+			}
+			return out
 		}
+		if out[i] = f; f == nil {
+			recs = append(recs, more...)
+		}
+	}
+	if !validateOnly {
+		d.write(recs...)
 	}
 	return out
 }

@@ -450,23 +450,29 @@ func (d *Decider) createPartitions(req *kmsg.CreatePartitionsRequest, c *chance)
 			times[name] = -1
 		}
 	}
+	more := 0
+	for i := range req.Topics {
+		if t := d.working.TopicByName(req.Topics[i].Topic); t != nil && times[t.Name] == 1 {
+			more += max(0, int(req.Topics[i].Count)-len(t.Partitions))
+		}
+	}
+	if more > maxPartitionsPerRequest {
+		resp.Topics = nil
+		for i := range req.Topics {
+			if name := req.Topics[i].Topic; times[name] != 0 {
+				answer(name, fail(kerr.PolicyViolation, "Excessively large number of additional partitions per request."))
+				times[name] = 0
+			}
+		}
+		return resp
+	}
 	var recs []records.Metadata
 	for i := range req.Topics {
 		t := &req.Topics[i]
 		if times[t.Topic] != 1 {
 			continue
 		}
-		added, f := d.addPartitions(t, maxPartitionsPerRequest-len(recs), c)
-		if f == errTooMany {
-			resp.Topics = nil
-			for j := range req.Topics {
-				if times[req.Topics[j].Topic] != 0 {
-					answer(req.Topics[j].Topic, f)
-					times[req.Topics[j].Topic] = 0
-				}
-			}
-			return resp
-		}
+		added, f := d.addPartitions(t, c)
 		answer(t.Topic, f)
 		recs = append(recs, added...)
 	}
@@ -476,10 +482,7 @@ func (d *Decider) createPartitions(req *kmsg.CreatePartitionsRequest, c *chance)
 	return resp
 }
 
-// errTooMany refuses a whole request.
-var errTooMany = fail(kerr.PolicyViolation, "Unable to perform excessively large batch operation.")
-
-func (d *Decider) addPartitions(req *kmsg.CreatePartitionsRequestTopic, room int, c *chance) ([]records.Metadata, *failure) {
+func (d *Decider) addPartitions(req *kmsg.CreatePartitionsRequestTopic, c *chance) ([]records.Metadata, *failure) {
 	t := d.working.TopicByName(req.Topic)
 	if t == nil {
 		return nil, plain(kerr.UnknownTopicOrPartition)
@@ -494,8 +497,6 @@ func (d *Decider) addPartitions(req *kmsg.CreatePartitionsRequestTopic, room int
 	case req.Assignment != nil && len(req.Assignment) != added:
 		return nil, fail(kerr.InvalidReplicaAssignment,
 			fmt.Sprintf("Attempted to add %d additional partition(s), but only %d assignment(s) were specified.", added, len(req.Assignment)))
-	case added > room:
-		return nil, errTooMany
 	}
 	factor := len(t.Partitions[0].Replicas)
 	var out []records.Metadata

@@ -105,6 +105,35 @@ func TestHeaderRules(t *testing.T) {
 	}
 }
 
+// TestRebuilt is of batches that are compressed anew: what Kafka's builder of batches does not take, and does not carry over.
+func TestRebuilt(t *testing.T) {
+	good := build(codec.None, 3, 10)
+	anew := open()
+	anew.Recompress, anew.Codec = true, codec.Gzip
+	for _, c := range []struct {
+		name string
+		b    []byte
+		want Kind
+	}{
+		{"good", good, 0},
+		{"a producer", edit(good, func(h *Header) { h.ProducerID, h.ProducerEpoch, h.BaseSequence = 4, 0, 0 }), 0},
+		{"a producer without an epoch", edit(good, func(h *Header) { h.ProducerID, h.ProducerEpoch, h.BaseSequence = 4, -1, 0 }), Undecompressable},
+		{"a timestamp below none", edit(good, func(h *Header) { h.BaseTimestamp = -50 }), Undecompressable},
+		{"a delete horizon", edit(good, func(h *Header) { h.Attributes |= deleteHorizonBit }), 0},
+	} {
+		got, err := Validate(bytes.Clone(c.b), anew)
+		if kindOf(err) != c.want {
+			t.Errorf("%s: %v (kind %d), want kind %d", c.name, err, kindOf(err), c.want)
+		}
+		if err == nil && got.Header.Attributes != Attributes(codec.Gzip) {
+			t.Errorf("%s: attributes %x", c.name, got.Header.Attributes)
+		}
+		if _, err := Validate(bytes.Clone(c.b), open()); err != nil {
+			t.Errorf("%s, as it is: %v", c.name, err)
+		}
+	}
+}
+
 // TestRecordRules breaks records in every way there is, in every codec: a batch that is stored has to be readable.
 func TestRecordRules(t *testing.T) {
 	with := func(i int, v ...byte) []byte {

@@ -188,6 +188,10 @@ func checkCompressed(b []byte, h Header, r *Rules, c *Checked, recompress bool) 
 	if err := checkRecords(&w, r, c); err != nil {
 		return err
 	}
+	if h.HasProducer() && h.ProducerEpoch < 0 {
+		// Kafka's builder of batches makes none of a producer without an epoch.
+		return undecompressable(fmt.Errorf("invalid negative producer epoch %d", h.ProducerEpoch))
+	}
 	if err := enc.Close(); err != nil {
 		return fmt.Errorf("compress records with %v: %w", r.Codec, err)
 	}
@@ -196,7 +200,7 @@ func checkCompressed(b []byte, h Header, r *Rules, c *Checked, recompress bool) 
 	}
 	nh := c.Header
 	nh.BaseTimestamp = w.base
-	nh.Attributes = nh.Attributes&knownBits&^codecMask | Attributes(r.Codec)
+	nh.Attributes = nh.Attributes&knownBits&^codecMask&^deleteHorizonBit | Attributes(r.Codec)
 	nh.Length = int32(len(out.b) - LengthOverhead)
 	nh.put(out.b)
 	nh.CRC = setCRC(out.b)

@@ -349,7 +349,7 @@ func (s *State) Entries() []Entry {
 	out := make([]Entry, 0, len(s.producers))
 	// any order: they are sorted below.
 	for id, e := range s.producers {
-		if e.epoch == batch.NoProducerEpoch {
+		if e.epoch == batch.NoProducerEpoch && e.n == 0 {
 			continue // only its first append's verification is known
 		}
 		x := Entry{ProducerID: id, Epoch: e.epoch, LastSequence: batch.NoSequence, LastOffset: batch.NoOffset, Timestamp: e.lastTimestamp, CoordinatorEpoch: e.coordinatorEpoch, TxnFirstOffset: e.txnFirst}

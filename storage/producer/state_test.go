@@ -144,6 +144,15 @@ func TestDuplicateNamesTheOriginal(t *testing.T) {
 	}
 }
 
+// TestProducerWithoutEpoch is of a batch with a producer id and epoch -1, which Kafka takes.
+func TestProducerWithoutEpoch(t *testing.T) {
+	s := New()
+	s.Appended(at(data(batch.NoProducerEpoch, 0, 3), 100), nil)
+	if got := s.Entries(); len(got) != 1 || got[0].Epoch != batch.NoProducerEpoch || got[0].LastSequence != 2 {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestVerification(t *testing.T) {
 	s := New()
 	s.Verifying(pid, 0, 5)
