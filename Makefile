@@ -84,9 +84,11 @@ oracle: build ## SEEDS (1000) seeded sequences, from FROM (1) on, beside Apache 
 	  $(GO) test -tags compat -count=1 -timeout 80m -v ./compat-tests/oracle
 
 .PHONY: oracle-long
-oracle-long: build ## as many of them as an hour takes
-	MILLRACE_ORACLE_SEEDS=$(or $(SEEDS),1000000) MILLRACE_ORACLE_FROM=$(or $(FROM),1) MILLRACE_ORACLE_MINUTES=50 \
-	  $(GO) test -tags compat -count=1 -timeout 80m -v ./compat-tests/oracle
+oracle-long: build ## as many of them as an hour takes; writes their lines of the ledger, with ADD=1 adds to them (from other seeds)
+	rm -f .cache/oracle.json
+	MILLRACE_ORACLE_SEEDS=$(or $(SEEDS),1000000) MILLRACE_ORACLE_FROM=$(or $(FROM),1) MILLRACE_ORACLE_MINUTES=50 MILLRACE_ORACLE_SUMMARY=$(CURDIR)/.cache/oracle.json \
+	  $(GO) test -tags compat -count=1 -timeout 80m -v ./compat-tests/oracle; seen=$$?; \
+	  $(GO) run ./compat-tests/ledger/cmd $(if $(ADD),-add) .cache/oracle.json && exit $$seen
 
 .PHONY: tools
 tools: build ## Kafka's own command-line tools, their output compared with that against Apache Kafka

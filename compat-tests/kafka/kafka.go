@@ -215,7 +215,7 @@ func (s *Server) format(ctx context.Context, cp string, o Options, file string) 
 // await asks for API versions until the answer shows that the server has loaded
 // its metadata.
 func (s *Server) await(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 90*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
 	for {
 		if ready(s.Bootstrap) {
@@ -226,7 +226,7 @@ func (s *Server) await(ctx context.Context) error {
 			s.exited <- err
 			return fmt.Errorf("the server ended while it started: %v", err)
 		case <-ctx.Done():
-			return errors.New("the server did not become ready in 90 s")
+			return errors.New("the server did not become ready in three minutes")
 		case <-time.After(100 * time.Millisecond):
 		}
 	}

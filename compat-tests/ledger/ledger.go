@@ -106,7 +106,7 @@ type Test struct {
 // Oracle is what the differential test tells beside its counts per version.
 type Oracle struct {
 	Commit    string             `json:"commit"`
-	Seeds     []int64            `json:"seeds"` // from, to
+	Seeds     []int64            `json:"seeds"` // of each run the first, and the one behind the last
 	Sequences int                `json:"sequences"`
 	Codes     map[string][]int16 `json:"codes"` // error codes seen, by API key
 }

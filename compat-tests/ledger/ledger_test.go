@@ -25,7 +25,7 @@ func example() *Ledger {
 				{Name: "d", Millrace: Skipped, Kafka: Skipped, Why: "needs three nodes"},
 			}},
 		},
-		Oracle: &Oracle{Commit: "aa", Seeds: []int64{1, 50}, Sequences: 50, Codes: map[string][]int16{"3": {0, 3}}},
+		Oracle: &Oracle{Commit: "aa", Seeds: []int64{1, 51}, Sequences: 50, Codes: map[string][]int16{"3": {0, 3}}},
 	}
 	l.tidy()
 	return l
@@ -120,7 +120,7 @@ func TestSettle(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"head\n" + begin, end + "tail\n", "| 3 | Metadata | 0-1 | 12 | 11 | 1 | 0 | 100 | 100 | 0 | 0 |", "| some tests, -x | 1.0 | 2 | 1 | 1 | 1 | 1 | 3 | 2 | 1 | 1 | aa |",
-		"Fails on both:\n\n- some tests 1.0, -x: b: both\n", "Waiting:\n\n- some tests 1.0, -x: c: EndTxn\n", "Sequences: 50, seeds 1 50"} {
+		"Fails on both:\n\n- some tests 1.0, -x: b: both\n", "Waiting:\n\n- some tests 1.0, -x: c: EndTxn\n", "Sequences: 50, seeds 1 51"} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the page lacks %q:\n%s", want, text)
 		}
@@ -189,6 +189,43 @@ func TestOracleSummary(t *testing.T) {
 		if _, err := example().FromOracle([]byte(bad)); err == nil {
 			t.Errorf("taken: %s", bad)
 		}
+	}
+}
+
+func TestRunsOfSequencesAreAdded(t *testing.T) {
+	run := func(from, to int64) *Ledger {
+		return &Ledger{
+			APIs: []API{
+				{Key: 3, Name: "Metadata", Version: 0, Oracle: &Compared{Compared: 4, Equal: 2, Explained: 1, Unexplained: 1, Why: []string{"w"}, Commit: "bb"}},
+				{Key: 1, Name: "Fetch", Version: 4, Oracle: &Compared{Compared: 1, Equal: 1, Commit: "bb"}},
+			},
+			Oracle: &Oracle{Commit: "bb", Seeds: []int64{from, to}, Sequences: int(to - from), Codes: map[string][]int16{"3": {3, 5}, "1": {0}}},
+		}
+	}
+	l := example()
+	for _, more := range []*Ledger{run(51, 61), run(61, 71)} {
+		if err := l.Add(more); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, overlap := range []*Ledger{run(50, 55), run(65, 80), run(1, 100)} {
+		if err := l.Add(overlap); err == nil {
+			t.Errorf("seeds %v are added twice", overlap.Oracle.Seeds)
+		}
+	}
+	c := l.APIs[1].Oracle
+	if c.Compared != 108 || c.Equal != 104 || c.Explained != 2 || c.Unexplained != 2 || c.Commit != "bb" || len(c.Why) != 1 || l.APIs[1].Frames == nil {
+		t.Errorf("Metadata version 0: %+v", c)
+	}
+	if f := l.APIs[0].Oracle; f == nil || f.Compared != 2 {
+		t.Errorf("Fetch version 4: %+v", f)
+	}
+	o := l.Oracle
+	if o.Sequences != 70 || !slices.Equal(o.Seeds, []int64{1, 51, 51, 61, 61, 71}) || !slices.Equal(o.Codes["3"], []int16{0, 3, 5}) || !slices.Equal(o.Codes["1"], []int16{0}) {
+		t.Errorf("%+v", o)
+	}
+	if again, err := Parse(l.JSON()); err != nil || again.Oracle.Sequences != 70 {
+		t.Error(err)
 	}
 }
 

@@ -2,10 +2,12 @@ package ledger
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -117,4 +119,44 @@ func (l *Ledger) FromOracle(text []byte) (*Ledger, error) {
 	}
 	lines.tidy()
 	return lines, nil
+}
+
+// Add brings the lines of another run of the differential test into those that are there: with seeds of its own, its counts are added
+// to them, and the line's commit is the newer run's.
+func (l *Ledger) Add(lines *Ledger) error {
+	run := lines.Oracle
+	if run == nil || len(run.Seeds) != 2 {
+		return errors.New("a run is added that does not tell its seeds")
+	}
+	if l.Oracle == nil {
+		l.Put(lines)
+		return nil
+	}
+	for i := 0; i+1 < len(l.Oracle.Seeds); i += 2 {
+		if run.Seeds[0] < l.Oracle.Seeds[i+1] && l.Oracle.Seeds[i] < run.Seeds[1] {
+			return fmt.Errorf("seeds %d to %d are in the ledger already (%d to %d)", run.Seeds[0], run.Seeds[1], l.Oracle.Seeds[i], l.Oracle.Seeds[i+1])
+		}
+	}
+	sum := &Ledger{Oracle: &Oracle{Commit: run.Commit, Sequences: l.Oracle.Sequences + run.Sequences, Codes: map[string][]int16{},
+		Seeds: append(slices.Clone(l.Oracle.Seeds), run.Seeds...)}}
+	for _, codes := range []map[string][]int16{l.Oracle.Codes, run.Codes} {
+		for api, seen := range codes {
+			all := append(sum.Oracle.Codes[api], seen...)
+			slices.Sort(all)
+			sum.Oracle.Codes[api] = slices.Compact(all)
+		}
+	}
+	for _, a := range lines.APIs {
+		if i := slices.IndexFunc(l.APIs, func(b API) bool { return a.Key == b.Key && a.Version == b.Version }); i >= 0 && l.APIs[i].Oracle != nil {
+			both := *l.APIs[i].Oracle
+			both.add(a.Oracle)
+			both.Commit = a.Oracle.Commit
+			slices.Sort(both.Why)
+			both.Why = slices.Compact(both.Why)
+			a.Oracle = &both
+		}
+		sum.APIs = append(sum.APIs, a)
+	}
+	l.Put(sum)
+	return nil
 }

@@ -1,6 +1,6 @@
 // Command cmd brings what the differential test has written into the conformance ledger, or holds it against the ledger.
 //
-//	go run ./compat-tests/ledger/cmd [-check] SUMMARY.json
+//	go run ./compat-tests/ledger/cmd [-check | -add] SUMMARY.json
 package main
 
 import (
@@ -14,8 +14,9 @@ import (
 
 func main() {
 	check := flag.Bool("check", false, "write nothing; end with exit code 1 if a line is worse than the ledger's")
+	add := flag.Bool("add", false, "add the counts to those of runs with other seeds, in place of replacing them")
 	flag.Usage = func() {
-		fmt.Fprintln(os.Stderr, "usage: go run ./compat-tests/ledger/cmd [-check] SUMMARY.json")
+		fmt.Fprintln(os.Stderr, "usage: go run ./compat-tests/ledger/cmd [-check | -add] SUMMARY.json")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -23,13 +24,13 @@ func main() {
 		flag.Usage()
 		os.Exit(2)
 	}
-	if err := bring(flag.Arg(0), *check); err != nil {
+	if err := bring(flag.Arg(0), *check, *add); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func bring(path string, check bool) error {
+func bring(path string, check, add bool) error {
 	root, err := ledger.Root()
 	if err != nil {
 		return err
@@ -46,7 +47,13 @@ func bring(path string, check bool) error {
 	if err != nil {
 		return err
 	}
-	if !check {
+	switch {
+	case !check && add:
+		if err := committed.Add(lines); err != nil {
+			return err
+		}
+		return committed.Save(root)
+	case !check:
 		return ledger.Write(root, lines)
 	}
 	if worse := ledger.Worse(committed, lines, true); len(worse) > 0 {
