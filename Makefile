@@ -109,7 +109,7 @@ torture: build ## kill -9 under load, again and again
 
 .PHONY: bad-input
 bad-input: build ## hostile frames, corrupt batches, readers that never read
-	$(GO) test -tags compat -count=1 ./compat-tests/badinput
+	$(GO) test -tags compat -count=1 -timeout 20m ./compat-tests/badinput
 
 .PHONY: pains
 pains: build ## what hurts people who run Kafka, and does not hurt here
