@@ -52,7 +52,7 @@ tarball=$(npm pack --silent "$1")
 tar xzf "$tarball" package/deps/librdkafka
 rm -f "$tarball"
 cd package/deps/librdkafka
-./configure --disable-gssapi --disable-curl
+./configure --disable-gssapi
 make -j2 libs
 make -C tests build`
 		log, err := os.Create(filepath.Join(home, "build.log"))
