@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"maps"
+	"math"
 	"strconv"
 	"time"
 
@@ -283,6 +284,26 @@ func (b *Broker) gatherDirectories(emit metrics.Emit) {
 		}
 	}
 	emit(metrics.OfflineDirs, float64(down))
+	b.gatherCleaner(emit)
+}
+
+func (b *Broker) gatherCleaner(emit metrics.Emit) {
+	c := b.cleaner.Load()
+	if c == nil {
+		return
+	}
+	st := c.Stats()
+	emit(metrics.CleanerRecopy, float64(100*st.Written/max(st.BytesRead, 1)))
+	emit(metrics.CleanerDead, 0)
+	emit(metrics.CleanerFull, math.Trunc(st.FullPercent))
+	emit(metrics.CleanerTime, math.Trunc(st.LongestSeconds))
+	emit(metrics.CleanerDelay, float64(st.LateMs/1000))
+	emit(metrics.MaxDirty, math.Trunc(100*st.DirtiestRatio))
+	emit(metrics.CleanerLast, float64(b.now().Sub(st.LastRun).Milliseconds()))
+	for _, d := range b.store.Directories() {
+		emit(metrics.Uncleanable, float64(st.Uncleanable[d.Path]), d.Path)
+		emit(metrics.DirtyForEver, float64(st.UncleanableBytes[d.Path]), d.Path)
+	}
 }
 
 func (b *Broker) gatherSessions(emit metrics.Emit) {
