@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"hash/crc32"
 	"io"
 	"runtime"
@@ -516,4 +517,40 @@ func FuzzDowngrade(f *testing.F) {
 			t.Fatalf("%d messages of %d records", n, header(b).Count)
 		}
 	})
+}
+
+// BenchmarkOldSets converts a batch of a thousand records to a message set and back.
+func BenchmarkOldSets(b *testing.B) {
+	for _, kind := range setKinds {
+		u := NewBuilder(BuilderOptions{Codec: kind})
+		for i := range 1000 {
+			u.Add(now, []byte("key"), fmt.Appendf(nil, "a value of usual length, number %d", i))
+		}
+		size := int64(u.Size()) // as it is before it is compressed
+		stored, d := u.Bytes(), Downgrader{Magic: 1, Scratch: &Scratch{}}
+		set, err := d.Downgrade(nil, stored)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run("down/"+kind.String(), func(b *testing.B) {
+			b.ReportAllocs()
+			b.SetBytes(size)
+			room := set
+			for b.Loop() {
+				room, _ = d.Downgrade(room[:0], stored)
+			}
+		})
+		b.Run("up/"+kind.String(), func(b *testing.B) {
+			b.ReportAllocs()
+			b.SetBytes(size)
+			r := open()
+			r.Scratch = d.Scratch
+			set := bytes.Clone(set)
+			for b.Loop() {
+				if _, err := Upgrade(set, r); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
 }

@@ -33,7 +33,7 @@ func Upgrade(set []byte, r Rules) (Checked, error) {
 	case int8(set[atMagic]) == Magic:
 		return Validate(set[:first:first], r)
 	}
-	u, err := newUpgrade(packed, &r)
+	u, err := newUpgrade(packed, len(set), &r)
 	if err != nil {
 		return Checked{}, err
 	}
@@ -140,8 +140,11 @@ type upgrade struct {
 	badKey       bool   // or without a key that it needs
 }
 
-func newUpgrade(packed codec.Kind, r *Rules) (*upgrade, *Error) {
-	u := &upgrade{r: r, kind: packed, largest: NoTimestamp, out: sink{b: make([]byte, HeaderSize, 512), max: r.MaxBytes}}
+func newUpgrade(packed codec.Kind, size int, r *Rules) (*upgrade, *Error) {
+	if r.MaxBytes > 0 {
+		size = min(size, r.MaxBytes)
+	}
+	u := &upgrade{r: r, kind: packed, largest: NoTimestamp, out: sink{b: make([]byte, HeaderSize, HeaderSize+size), max: r.MaxBytes}}
 	if r.Recompress {
 		u.kind = r.Codec
 	}
