@@ -144,7 +144,7 @@ func compacted(s *Side) {
 
 func compactedCodecs(s *Side) {
 	for name, kind := range map[string]kgo.CompressionCodec{"gzip": kgo.GzipCompression(), "snappy": kgo.SnappyCompression(), "lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression()} {
-		s.washable(name, "delete.retention.ms", "86400000")
+		s.washable(name, "delete.retention.ms", "86400000", "internal.segment.bytes", "170")
 		for i := range 3 {
 			b := batchOf(of("a", fmt.Sprint(i)), of("b", fmt.Sprint(i)), of(fmt.Sprint("k", i), "v"), of("t"))
 			b.codec = kind
