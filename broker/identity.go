@@ -32,7 +32,7 @@ func identify(o Options) (*config.Static, error) {
 			return nil, err
 		}
 		if file != "" {
-			return nil, fmt.Errorf("%w of Millrace's: %s is the metadata of an Apache Kafka that has run on %s, which cannot be taken over: use an empty directory, or one that was only formatted",
+			return nil, fmt.Errorf("%w of Millrace's: %s is the metadata of an Apache Kafka that has run on %s, which is not run on as it is: use an empty directory, one that was only formatted, or what 'millrace import' makes of it",
 				ErrNoMetadata, file, filepath.Clean(metadata))
 		}
 		if err := oneMetadata(o.FS, metadata, dirs); err != nil {

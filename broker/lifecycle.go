@@ -210,7 +210,7 @@ func (b *Broker) startController(o Options) error {
 // strays of them.
 func (b *Broker) nothingToLose(metadata string) error {
 	if found := b.store.Unopened(); len(found) > 0 {
-		return fmt.Errorf("%w of Millrace's: %s-%d is there, and %s does not know it; a directory that Apache Kafka has written cannot be taken over: use an empty one",
+		return fmt.Errorf("%w of Millrace's: %s-%d is there, and %s does not know it; use an empty directory, or what 'millrace import' makes of one that Apache Kafka has written",
 			ErrNoMetadata, found[0].Topic, found[0].Partition, metadata)
 	}
 	return nil

@@ -50,7 +50,7 @@ func (p *program) command() *cobra.Command {
 	root.SetErr(p.stderr)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(p.serveCommand(), p.devCommand(), p.healthCommand(), p.configCommand(), p.logCommand(), p.toolsCommand(), p.versionCommand())
+	root.AddCommand(p.serveCommand(), p.devCommand(), p.healthCommand(), p.configCommand(), p.importCommand(), p.logCommand(), p.toolsCommand(), p.versionCommand())
 	for _, t := range shell.Tools() {
 		root.AddCommand(p.toolCommand(t))
 	}

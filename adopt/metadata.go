@@ -1,0 +1,224 @@
+package adopt
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"millrace/controller/config"
+	"millrace/controller/image"
+	"millrace/controller/state"
+	"millrace/storage/batch"
+	"millrace/storage/disk"
+	"millrace/wire/records"
+)
+
+// metadata is what Kafka's metadata log says, read.
+type metadata struct {
+	img   *image.Image
+	left  map[string]int // kinds of records that are not taken over, and how many
+	texts []string       // what else is not taken over, a sentence each
+}
+
+// readMetadata reads the newest snapshot of a metadata directory and the log behind it. A log that a crash has cut short
+// ends at its last whole batch: on a single node what is in the log is committed.
+func readMetadata(fsys disk.FS, dir string, clusterID string, node image.Node) (*metadata, error) {
+	names, err := fsys.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("list %s: %w", dir, err)
+	}
+	var snapshot string
+	var from int64
+	var segments []string
+	for _, n := range names {
+		switch {
+		case n.Dir:
+		case strings.HasSuffix(n.Name, ".checkpoint"):
+			// <offset>-<epoch>.checkpoint; names sort as the numbers do.
+			if o, err := strconv.ParseInt(n.Name[:min(20, len(n.Name))], 10, 64); err == nil && n.Name > snapshot {
+				snapshot, from = n.Name, o
+			}
+		case strings.HasSuffix(n.Name, ".log"):
+			segments = append(segments, n.Name)
+		}
+	}
+	slices.Sort(segments)
+	m := &metadata{left: map[string]int{}}
+	r := reader{m: m, from: 0, next: -1}
+	if from > 0 {
+		// The one of offset 0 is what the first leader has copied into the log.
+		if err := r.file(fsys, dir+"/"+snapshot, false); err != nil {
+			return nil, err
+		}
+		r.from, r.next = from, from-1
+	}
+	for i, name := range segments {
+		if err := r.file(fsys, dir+"/"+name, i == len(segments)-1); err != nil {
+			return nil, err
+		}
+	}
+	if len(r.all) == 0 {
+		return nil, fmt.Errorf("%s holds no metadata", dir)
+	}
+	return m, m.build(r.all, max(r.next+1, 10), clusterID, node)
+}
+
+// reader collects the records of batches; those between a begin and an end of a transaction only with the end.
+type reader struct {
+	m       *metadata
+	from    int64 // what lies below is in the snapshot
+	next    int64 // the last offset
+	all     []records.Metadata
+	pending []records.Metadata
+	open    bool
+}
+
+const maxFile = math.MaxInt32
+
+func (r *reader) file(fsys disk.FS, path string, last bool) error {
+	b, err := disk.ReadFile(fsys, path, maxFile)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", path, err)
+	}
+	for at := 0; at < len(b); {
+		h, err := batch.ParseHeader(b[at:])
+		if err == nil && h.Size() > len(b)-at {
+			err = batch.ErrShort
+		}
+		if err == nil {
+			err = batch.CheckCRC(b[at : at+h.Size()])
+		}
+		if err != nil {
+			if last {
+				if len(bytes.Trim(b[at:], "\x00")) > 0 {
+					r.m.texts = append(r.m.texts, fmt.Sprintf("%d bytes at the end of %s, which are no whole batch", len(b)-at, path))
+				}
+				return nil
+			}
+			return fmt.Errorf("%s at %d: %w", path, at, err)
+		}
+		one := b[at : at+h.Size()]
+		at += h.Size()
+		if h.Attributes.Control() || int64(h.LastOffset()) < r.from {
+			continue
+		}
+		for rec, err := range batch.Records(one, maxFile) {
+			if err != nil {
+				return fmt.Errorf("%s at %d: %w", path, at, err)
+			}
+			if int64(rec.Offset) < r.from {
+				continue
+			}
+			v, _, err := records.DecodeMetadata(rec.Value)
+			if err != nil {
+				r.m.left[fmt.Sprintf("records that are not understood (%v)", err)]++
+				continue
+			}
+			r.add(v)
+		}
+		r.next = max(r.next, int64(h.LastOffset()))
+	}
+	return nil
+}
+
+func (r *reader) add(v records.Metadata) {
+	switch v.(type) {
+	case *records.BeginTransactionRecord:
+		r.open, r.pending = true, nil
+	case *records.AbortTransactionRecord:
+		r.open, r.pending = false, nil
+	case *records.EndTransactionRecord:
+		r.all, r.open, r.pending = append(r.all, r.pending...), false, nil
+	default:
+		if r.open {
+			r.pending = append(r.pending, v)
+			return
+		}
+		r.all = append(r.all, v)
+	}
+}
+
+// build makes the image. Records of what is not built are counted, not applied.
+func (m *metadata) build(all []records.Metadata, offset int64, clusterID string, node image.Node) (err error) {
+	defer func() {
+		// Records that contradict one another break the image's invariants.
+		if p := recover(); p != nil {
+			err = fmt.Errorf("Kafka's metadata does not hold together: %v", p)
+		}
+	}()
+	levels := map[string]int16{}
+	var kept []records.Metadata
+	for _, r := range all {
+		switch r := r.(type) {
+		case *records.TopicRecord, *records.PartitionRecord, *records.PartitionChangeRecord, *records.RemoveTopicRecord, *records.ClearElrRecord,
+			*records.ProducerIdsRecord, *records.RegisterBrokerRecord, *records.UnregisterBrokerRecord, *records.BrokerRegistrationChangeRecord,
+			*records.FenceBrokerRecord, *records.UnfenceBrokerRecord:
+			kept = append(kept, r)
+		case *records.ConfigRecord:
+			if m.takes(r) {
+				kept = append(kept, r)
+			}
+		case *records.FeatureLevelRecord:
+			levels[r.Name] = r.FeatureLevel
+		case *records.NoOpRecord, *records.RegisterControllerRecord, *records.UnregisterControllerRecord, *records.ZkMigrationStateRecord:
+			// What a controller says of itself.
+		default:
+			m.left[records.Name(r)]++
+		}
+	}
+	for _, f := range state.SupportedFeatures() {
+		if level, ok := levels[f.Name]; ok && level >= f.Min && level <= f.Max {
+			kept = append(kept, &records.FeatureLevelRecord{Name: f.Name, FeatureLevel: level})
+			delete(levels, f.Name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(levels)) {
+		if levels[name] > 0 {
+			m.texts = append(m.texts, fmt.Sprintf("feature %s at level %d", name, levels[name]))
+		}
+	}
+	img, _ := image.New().ApplyEntry(offset, &image.Entry{ClusterID: clusterID, Nodes: []image.Node{node}, Records: kept})
+	// A node that is alone is in sync with itself, whatever it said at its end: it leads again once it is there.
+	var back []records.Metadata
+	for t := range img.Topics() {
+		for _, p := range t.Partitions {
+			r := records.NewPartitionChangeRecord()
+			r.TopicId, r.PartitionId, r.Isr, r.Leader = t.ID, p.Index, slices.Clone(p.Replicas), image.NoLeader
+			r.EligibleLeaderReplicas, r.LastKnownElr = []int32{}, []int32{}
+			back = append(back, r)
+		}
+	}
+	m.img, _ = img.Apply(offset, back)
+	return nil
+}
+
+// takes says whether a config can be taken over: a value that would stop the broker is told of.
+func (m *metadata) takes(r *records.ConfigRecord) bool {
+	scope, ok := map[image.ResourceType]config.Scope{
+		image.TopicResource: config.TopicScope, image.BrokerResource: config.BrokerScope, image.GroupResource: config.GroupScope, image.ClientMetricsResource: config.ClientMetricsScope,
+	}[image.ResourceType(r.ResourceType)]
+	if !ok {
+		m.left[fmt.Sprintf("configs of resource type %d", r.ResourceType)]++
+		return false
+	}
+	if r.Value == nil {
+		return true
+	}
+	k, known := config.Find(scope, r.Name)
+	if !known {
+		if scope == config.TopicScope {
+			m.texts = append(m.texts, fmt.Sprintf("config %s of topic %s, which is not known", r.Name, r.ResourceName))
+			return false
+		}
+		return true
+	}
+	if err := k.Check(*r.Value); err != nil {
+		m.texts = append(m.texts, fmt.Sprintf("config %s=%s of %q: %v", r.Name, *r.Value, r.ResourceName, err))
+		return false
+	}
+	return true
+}

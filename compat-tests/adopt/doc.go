@@ -1,0 +1,5 @@
+// Package adopt has real Apache Kafka write data directories and Millrace take
+// them over: after a stop in order and after kill -9 every record, offset,
+// timestamp, header and leader epoch reads as it did at Kafka, and so do committed
+// offsets, producers, log starts and topic configs.
+package adopt
