@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -82,9 +83,14 @@ func TestFetchAnswers(t *testing.T) {
 			}
 		}
 		bad := reading(ids, 1<<20, 1<<20, "a/0")
-		bad.IsolationLevel, bad.SessionID, bad.SessionEpoch = 7, 55, 3
-		if resp := ask[*kmsg.FetchResponse](t, n, c, bad); resp.ErrorCode != -1 || resp.SessionID != 55 || len(resp.Topics) != 0 {
+		bad.IsolationLevel = 7
+		if resp := ask[*kmsg.FetchResponse](t, n, c, bad); resp.ErrorCode != -1 || len(resp.Topics) != 0 {
 			t.Errorf("a bad isolation level: %+v", resp)
+		}
+		// A session that is not there comes first.
+		bad.SessionID, bad.SessionEpoch = 55, 3
+		if resp := ask[*kmsg.FetchResponse](t, n, c, bad); resp.ErrorCode != kerr.FetchSessionIDNotFound.Code {
+			t.Errorf("a bad isolation level in no session: %+v", resp)
 		}
 	})
 }
