@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"millrace/bench/client"
@@ -432,7 +433,9 @@ func (r *run) fresh(name string, use func(p *peer.Peer) error) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(use(p), p.Stop())
+	err = use(p)
+	r.doomed = slices.DeleteFunc(r.doomed, func(d doomed) bool { return d.p == p }) // it goes with all it has
+	return errors.Join(err, p.Stop())
 }
 
 // begin is from exec to the first acknowledged record, in an empty directory;

@@ -62,6 +62,8 @@ type run struct {
 	peers  map[string]*peer.Peer // running, the floor among them
 	filled map[string]filled     // peer and topic -> what lies there
 	topics int
+	doomed []doomed
+	litter int64 // bytes of what is doomed
 	failed []string // what went wrong, in sentences
 	// Floors of this round, by name: several figures stand beside one.
 	round  int
@@ -96,7 +98,16 @@ func start(ctx context.Context, s settings, work string) (*run, error) {
 		if err := r.heat(r.peers[name], length); err != nil {
 			return nil, errors.Join(fmt.Errorf("warm %s: %w", name, err), r.stop())
 		}
+		if err := r.sweep(); err != nil {
+			return nil, errors.Join(err, r.stop())
+		}
 		say("%s is warm after %v of load", name, length)
+	}
+	// The floor makes the file that it sends when it is first asked for it.
+	w := r.over(r.peers[peer.Floor])
+	w.Ramp, w.Length = 0, time.Millisecond
+	if _, err := (raw.Fetching{Addr: r.peers[peer.Floor].Addr, Topic: "floor", Partitions: 1, Bytes: stored, Conns: 1, Floor: floor.Sendfile}).Run(w); err != nil && !errors.Is(err, raw.ErrNothing) {
+		return nil, errors.Join(err, r.stop())
 	}
 	return r, nil
 }
@@ -162,30 +173,53 @@ func (r *run) over(p *peer.Peer) raw.Window {
 	return raw.Window{Ramp: r.ramp, Length: r.window, CPU: p.CPU}
 }
 
-// onTopic makes a topic, uses it, and waits until it is gone.
+// onTopic makes a topic and uses it; it goes at the next sweep.
 func (r *run) onTopic(p *peer.Peer, partitions int, configs map[string]string, use func(topic string) error) error {
 	r.topics++
 	topic := fmt.Sprintf("bench-%d", r.topics)
 	if err := raw.CreateTopic(p.Addr, topic, partitions, configs); err != nil {
 		return err
 	}
-	return errors.Join(use(topic), r.deleteTopic(p, topic))
-}
-
-// deleteTopic waits for the files to go, so that their removal is in nobody's
-// figure. Kafka begins to remove what is to be removed half a minute after its
-// start; no figure waits for that.
-func (r *run) deleteTopic(p *peer.Peer, topic string) error {
-	if err := raw.DeleteTopic(p.Addr, topic); err != nil {
-		return err
-	}
-	for deadline := time.Now().Add(2 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		left, err := filepath.Glob(filepath.Join(p.Dir, "data", topic+"-*"))
-		if err != nil || len(left) == 0 {
-			return err
+	err := use(topic)
+	r.doomed = append(r.doomed, doomed{p, topic})
+	files, _ := filepath.Glob(filepath.Join(p.Dir, "data", topic+"-*", "*")) // the pattern is a good one
+	for _, name := range files {
+		if info, err := os.Stat(name); err == nil {
+			r.litter += info.Size()
 		}
 	}
-	return nil
+	return err
+}
+
+// doomed is a topic that has served.
+type doomed struct {
+	p     *peer.Peer
+	topic string
+}
+
+// litterMost is how much of topics that have served may lie about before it is
+// swept away: so much less than memory that nobody has to write it to the disk.
+const litterMost = 2 << 30
+
+// sweep deletes the topics that have served and waits for the files to go, so
+// that their removal is in nobody's figure. Kafka begins to remove what is to be
+// removed half a minute after its start; no figure waits for that.
+func (r *run) sweep() error {
+	var errs []error
+	for _, d := range r.doomed {
+		errs = append(errs, raw.DeleteTopic(d.p.Addr, d.topic))
+	}
+	for deadline := time.Now().Add(3 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		r.doomed = slices.DeleteFunc(r.doomed, func(d doomed) bool {
+			left, err := filepath.Glob(filepath.Join(d.p.Dir, "data", d.topic+"-*"))
+			return err != nil || len(left) == 0
+		})
+		if len(r.doomed) == 0 {
+			break
+		}
+	}
+	r.doomed, r.litter = nil, 0
+	return errors.Join(errs...)
 }
 
 // full returns what lies in a peer's topic of one kind, which is filled when it
@@ -277,6 +311,11 @@ func (r *run) measure(figures []figure) []ledger.Sample {
 			if len(told) > 0 {
 				slices.Sort(told)
 				say("%d %s: %s", r.round+1, f.name, strings.Join(told, ", "))
+			}
+			if r.litter > litterMost {
+				if err := r.sweep(); err != nil {
+					r.fail("after %s: %v", f.name, err)
+				}
 			}
 			took[i] = time.Since(begun)
 		}

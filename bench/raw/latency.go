@@ -226,7 +226,7 @@ func Idle(addr string, n int, k floor.Kind) (closeAll func(), err error) {
 			return nil, fmt.Errorf("open connection %d of %d: %w", len(all)+1, n, err)
 		}
 		all = append(all, c)
-		if err := c.write(encode(req)); err == nil {
+		if err = c.write(encode(req)); err == nil {
 			_, err = c.read()
 		}
 		if err != nil {

@@ -17,7 +17,6 @@ type faults struct {
 	refuse  int16
 	gap     bool // a fetch leaves a batch out
 	foreign bool // an answer bears another request's id
-	behind  bool // a fetch at the end finds what is not there
 }
 
 // server is as much of a broker as the driver needs.
