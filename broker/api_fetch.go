@@ -201,9 +201,9 @@ func (f *fetching) find(r *fetchRead) (code int16, absent bool) {
 	switch follower := f.replica >= 0; {
 	case follower && !c.allowed(auth.ClusterAction, auth.Cluster, auth.ClusterName), !follower && !c.allowed(auth.Read, auth.Topic, name):
 		return kerr.TopicAuthorizationFailed.Code, true
-	case t == nil && f.byID() && c.image.TopicByName(name) != nil:
+	case t == nil && f.byID() && c.image.TopicByName(name).Partition(a.Index) != nil:
 		// A session goes on with the name that an id stood for, and that topic
-		// was made anew.
+		// was made anew, with this partition.
 		return kerr.InconsistentTopicID.Code, false
 	case t == nil || a.Index < 0 || int(a.Index) >= len(t.Partitions):
 		return kerr.UnknownTopicOrPartition.Code, true

@@ -147,8 +147,8 @@ func TestFetchWaits(t *testing.T) {
 func TestFetchSessionOutlivesItsTopic(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, n *Node) {
 		c := n.Client()
-		ids := map[string][16]byte{"a": makeTopic(t, n, c, "a", 1)}
-		first := reading(ids, 1<<20, 1<<20, "a/0")
+		ids := map[string][16]byte{"a": makeTopic(t, n, c, "a", 2)}
+		first := reading(ids, 1<<20, 1<<20, "a/0", "a/1")
 		first.SessionEpoch = 0
 		id := ask[*kmsg.FetchResponse](t, n, c, first).SessionID
 		if id == 0 {
@@ -171,10 +171,10 @@ func TestFetchSessionOutlivesItsTopic(t *testing.T) {
 		if resp := ask[*kmsg.DeleteTopicsResponse](t, n, c, del); resp.Topics[0].ErrorCode != 0 {
 			t.Fatalf("%+v", resp)
 		}
-		next(c, "a/0: error 3")
-		next(c, "a/0: error 3")
+		next(c, "a/0: error 3, a/1: error 3")
+		next(c, "a/0: error 3, a/1: error 3")
 		makeTopic(t, n, c, "a", 1)
-		next(c, "a/0: error 103")
+		next(c, "a/0: error 103, a/1: error 3") // the new one has one partition
 		if got := told(ids, ask[*kmsg.FetchResponse](t, n, c, reading(ids, 1<<20, 1<<20, "a/0"))); got != "a/0: error 100" {
 			t.Errorf("without the session: %s", got)
 		}

@@ -21,6 +21,8 @@ var explained = []explanation{
 	{regexp.MustCompile(`^DescribeConfigs .*"(advertised.listeners|controller.listener.names|controller.quorum.voters|process.roles|listeners|log.dirs|node.id|broker.id)"`), "defaults suit one node, and each server has its own ports and directories", false},
 	{regexp.MustCompile(`^DescribeConfigs .*"(group.initial.rebalance.delay.ms|[a-z.]*replication.factor|[a-z.]*min.isr)".ConfigSynonyms`), "defaults for replication factor and initial rebalance delay suit one node", false},
 	{regexp.MustCompile(`^DescribeConfigs .* type 8 .*\.Configs`), "loggers are named after each server's own parts", false},
+	{regexp.MustCompile(`^DescribeLogDirs .*\.Size: `), "records that a broker compresses anew take other room with another codec's code; the records themselves are compared", false},
+	{regexp.MustCompile(`^UpdateFeatures .*kraft.version.*(ErrorCode: 95 against 0|ErrorMessage: )`), "no feature level is offered ahead of its code", false},
 	{regexp.MustCompile(`^PushTelemetry .*ErrorCode: 87 against 0`), "telemetry is served without a plugin; Kafka without one drops what is pushed unread", false},
 }
 

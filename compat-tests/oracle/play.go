@@ -125,9 +125,28 @@ func (p *Play) ask(client string, v pick, what string, build func(s *side) kmsg.
 // begin is ask for a request whose answer may wait for what others do. settle
 // takes the answers that have come.
 func (p *Play) begin(client string, v pick, what string, build func(s *side) kmsg.Request) {
+	// Kafka forgets what a member waits for when another client speaks for it.
+	if r := build(p.kafka()); r != nil && !reflect.ValueOf(r).IsNil() && memberOf(r) != "" && slices.ContainsFunc(p.pending, func(x *exchange) bool {
+		return memberOf(x.req[kafkas]) == memberOf(r)
+	}) {
+		return
+	}
 	if x := p.send(client, v, what, build); x != nil {
 		p.pending = append(p.pending, x)
 	}
+}
+
+// memberOf is the member that a request speaks for.
+func memberOf(req kmsg.Request) string {
+	switch r := req.(type) {
+	case *kmsg.JoinGroupRequest:
+		return r.MemberID
+	case *kmsg.SyncGroupRequest:
+		return r.MemberID
+	case *kmsg.LeaveGroupRequest:
+		return r.MemberID
+	}
+	return ""
 }
 
 func (p *Play) send(client string, v pick, what string, build func(s *side) kmsg.Request) *exchange {

@@ -1,0 +1,65 @@
+package brokertest
+
+import (
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// TestOneUnknownResourceTypeRefusesAll: Kafka describes nothing where one of the
+// resources is of a type that has no configs.
+func TestOneUnknownResourceTypeRefusesAll(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, n *Node) {
+		c := n.Client()
+		makeTopic(t, n, c, "a", 1)
+		req := kmsg.NewPtrDescribeConfigsRequest()
+		req.Resources = []kmsg.DescribeConfigsRequestResource{{ResourceType: 2, ResourceName: "a"}, {ResourceType: 3, ResourceName: "a"}}
+		for _, r := range ask[*kmsg.DescribeConfigsResponse](t, n, c, req).Resources {
+			if r.ErrorCode != 42 || len(r.Configs) != 0 {
+				t.Errorf("type %d: error %d, %d configs", r.ResourceType, r.ErrorCode, len(r.Configs))
+			}
+		}
+	})
+}
+
+// TestUnknownIsolationLevel: Kafka falls over an isolation level that is none,
+// but only where there is a partition to read.
+func TestUnknownIsolationLevel(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, n *Node) {
+		c := n.Client()
+		ids := map[string][16]byte{"a": makeTopic(t, n, c, "a", 1)}
+		for parts, want := range map[string]int16{"a/0": -1, "stranger/0": 0} {
+			req := reading(ids, 1<<20, 1<<20, parts)
+			req.IsolationLevel = 7
+			if got := ask[*kmsg.FetchResponse](t, n, c, req); got.ErrorCode != want {
+				t.Errorf("%s: error %d, want %d", parts, got.ErrorCode, want)
+			}
+		}
+	})
+}
+
+// TestOffsetDeleteOfATopicTwice: what was asked twice is answered twice.
+func TestOffsetDeleteOfATopicTwice(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, n *Node) {
+		c := n.Client()
+		id := makeTopic(t, n, c, "a", 1)
+		find := kmsg.NewPtrFindCoordinatorRequest()
+		find.CoordinatorKey, find.CoordinatorKeys = "g", []string{"g"}
+		ask[*kmsg.FindCoordinatorResponse](t, n, c, find)
+		commit := kmsg.NewPtrOffsetCommitRequest()
+		commit.Group, commit.Generation = "g", -1
+		ct := kmsg.NewOffsetCommitRequestTopic()
+		ct.Topic, ct.TopicID, ct.Partitions = "a", id, []kmsg.OffsetCommitRequestTopicPartition{{Offset: 1}}
+		commit.Topics = append(commit.Topics, ct)
+		if got := ask[*kmsg.OffsetCommitResponse](t, n, c, commit); got.Topics[0].Partitions[0].ErrorCode != 0 {
+			t.Fatalf("%+v", got)
+		}
+		req := kmsg.NewPtrOffsetDeleteRequest()
+		req.Group = "g"
+		one := kmsg.OffsetDeleteRequestTopic{Topic: "a", Partitions: []kmsg.OffsetDeleteRequestTopicPartition{{}}}
+		req.Topics = []kmsg.OffsetDeleteRequestTopic{one, one}
+		if got := ask[*kmsg.OffsetDeleteResponse](t, n, c, req); got.ErrorCode != 0 || len(got.Topics) != 2 {
+			t.Errorf("%+v", got)
+		}
+	})
+}
