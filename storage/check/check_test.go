@@ -27,7 +27,7 @@ const (
 	cluster = "aaaaaaaaaaaaaaaaaaaaaA"
 )
 
-var bits = flag.Int("bits", 20, "how many bits of each file TestCorruptedBytes changes")
+var bits = flag.Int("bits", 10, "how many bits of each file TestCorruptedBytes changes")
 
 func open(fs *disktest.FS) (*storage.Store, error) {
 	return storage.Open(storage.StoreOptions{Dirs: []string{dir}, FS: fs, NodeID: 1, Now: func() time.Time { return time.UnixMilli(1_700_000_100_000) }})
@@ -144,7 +144,7 @@ func TestSoundDirectories(t *testing.T) {
 	if p := r.Partitions; len(p) != 1 || p[0].Segments < 4 || p[0].Batches < 120 || p[0].Records <= p[0].Batches || p[0].Start != 5 {
 		t.Errorf("%+v", p)
 	}
-	for seed := range uint64(12) {
+	for seed := range uint64(8) {
 		fs := written(t, false)
 		if seed > 0 {
 			fs = made(t, false)

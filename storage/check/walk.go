@@ -119,7 +119,7 @@ func checkRecords(fr frame) (n int32, err error) {
 			return n, fmt.Errorf("record of offset %d in a batch of %d to %d", r.Offset, h.BaseOffset, h.LastOffset())
 		}
 		last = r.Offset
-		if r.Timestamp > h.MaxTimestamp {
+		if r.Timestamp > h.MaxTimestamp && !h.Attributes.LogAppendTime() { // then the batch's time is that of each record
 			return n, fmt.Errorf("record %d has time %d, the batch's largest is %d", r.Offset, r.Timestamp, h.MaxTimestamp)
 		}
 	}
