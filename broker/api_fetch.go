@@ -66,6 +66,10 @@ func (b *Broker) fetch(c *call) wire.Reply {
 	return f.answer()
 }
 
+// futureReplica is what a broker's own replica that moves to another directory
+// fetches as: it reads to the log end, and is no consumer.
+const futureReplica = -3
+
 // fetching is one Fetch request on its way.
 type fetching struct {
 	b           *Broker
@@ -221,7 +225,7 @@ func (f *fetching) request(r *fetchRead, maxBytes int64, minOne bool) partition.
 		Replica: f.replica, LeaderOnly: f.c.Version < 11,
 	}
 	switch {
-	case f.replica >= 0:
+	case f.replica >= 0 || f.replica == futureReplica:
 		q.Isolation = partition.ReadAll
 	case f.req.IsolationLevel == 1:
 		q.Isolation = partition.ReadCommitted
@@ -450,7 +454,7 @@ func (f *fetching) add(resp *wire.FetchResponse, results []session.Result, i int
 		p.ErrorCode = codeOf(r.err)
 	default:
 		p.HighWatermark, p.LastStableOffset, p.LogStartOffset = int64(r.found.HighWatermark), int64(r.found.LastStable), int64(r.found.LogStart)
-		if f.req.IsolationLevel == 1 && f.replica < 0 {
+		if f.req.IsolationLevel == 1 && f.replica < 0 && f.replica != futureReplica && r.found.Diverging == nil {
 			p.AbortedTransactions = make([]wire.FetchAborted, len(r.found.Aborted))
 			for i, a := range r.found.Aborted {
 				p.AbortedTransactions[i] = wire.FetchAborted{ProducerID: int64(a.ProducerID), FirstOffset: int64(a.FirstOffset)}

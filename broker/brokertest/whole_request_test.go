@@ -63,3 +63,29 @@ func TestOffsetDeleteOfATopicTwice(t *testing.T) {
 		}
 	})
 }
+
+// TestNoAbortedListWhereNothingIsRead: read_committed tells aborted transactions
+// with what was read, not where epochs diverge, nor to what is no consumer.
+func TestNoAbortedListWhereNothingIsRead(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, n *Node) {
+		c := n.Client()
+		ids := map[string][16]byte{"a": makeTopic(t, n, c, "a", 1)}
+		if err := produceSequence(n, c, "a", -1, -1); err != nil {
+			t.Fatal(err)
+		}
+		for _, x := range []struct {
+			at        string
+			replica   int32
+			last      int32
+			list, cut bool
+		}{{"a/0", -1, -1, true, false}, {"a/0", -3, -1, false, false}, {"a/0@100", -1, 0, false, true}} {
+			req := reading(ids, 1<<20, 1<<20, x.at)
+			req.IsolationLevel, req.ReplicaID, req.ReplicaState.ID = 1, x.replica, x.replica
+			req.Topics[0].Partitions[0].LastFetchedEpoch = x.last
+			got := ask[*kmsg.FetchResponse](t, n, c, req).Topics[0].Partitions[0]
+			if (got.AbortedTransactions != nil) != x.list || (got.DivergingEpoch.Epoch >= 0) != x.cut {
+				t.Errorf("%+v: %v, %+v", x, got.AbortedTransactions, got.DivergingEpoch)
+			}
+		}
+	})
+}
