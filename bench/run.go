@@ -63,7 +63,7 @@ type run struct {
 	filled map[string]filled     // peer and topic -> what lies there
 	topics int
 	doomed []doomed
-	litter int64 // bytes of what is doomed
+	litter int64    // bytes of what is doomed
 	failed []string // what went wrong, in sentences
 	// Floors of this round, by name: several figures stand beside one.
 	round  int
