@@ -134,6 +134,9 @@ func (n *normaliser) batches(v reflect.Value) any {
 	}
 	b, list := v.Bytes(), []any{}
 	for len(b) > 0 {
+		if len(b) > 16 && b[16] < 2 {
+			return append(list, fmt.Sprintf("a message set: %x", b)) // of the versions before batches
+		}
 		if len(b) < 61 {
 			return append(list, fmt.Sprintf("cut: %d bytes", len(b)))
 		}
