@@ -147,7 +147,7 @@ func (m *metadata) build(all []records.Metadata, offset int64, clusterID string,
 	defer func() {
 		// Records that contradict one another break the image's invariants.
 		if p := recover(); p != nil {
-			err = fmt.Errorf("Kafka's metadata does not hold together: %v", p)
+			err = fmt.Errorf("the metadata does not hold together: %v", p)
 		}
 	}()
 	levels := map[string]int16{}

@@ -24,7 +24,6 @@ type indexes struct {
 	pending             *OffsetEntry
 	largest             int64
 	count               int
-	cut                 bool
 }
 
 // mended says whether a start makes the indexes anew: those of segments that reach to the recovery point.

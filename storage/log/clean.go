@@ -69,7 +69,7 @@ func (l *Log) lowerCleaned(to batch.Offset) {
 func (l *Log) stopCleaning() {
 	l.noClean.Store(true)
 	l.cleaning.Lock()
-	l.cleaning.Unlock() //nolint:staticcheck // to wait is all that is wanted
+	defer l.cleaning.Unlock() // to wait is all that is wanted
 }
 
 // Cleanable says what of the log could be cleaned at a time, in ms. It may be called concurrently.

@@ -51,7 +51,7 @@ type washedTxn struct {
 	ended, aborted  bool
 	marker          batch.Offset
 	attempts        int
-	markerMay, done int64 // when its marker may go; how many cleanings have passed
+	markerMay       int64 // when its marker may go
 }
 
 type washedBatch struct {
