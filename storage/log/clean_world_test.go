@@ -47,11 +47,11 @@ type cleanWorld struct {
 }
 
 type washedTxn struct {
-	first           batch.Offset
-	ended, aborted  bool
-	marker          batch.Offset
-	attempts        int
-	markerMay       int64 // when its marker may go
+	first          batch.Offset
+	ended, aborted bool
+	marker         batch.Offset
+	attempts       int
+	markerMay      int64 // when its marker may go
 }
 
 type washedBatch struct {
