@@ -239,6 +239,34 @@ func TestUpgradeTakes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// A null is any negative length.
+	under := func(ms message, keyLen, valueLen int32) []byte {
+		b := appendMessage(nil, &ms)
+		binary.BigEndian.PutUint32(b[keyInMagic1:], uint32(keyLen))
+		if valueLen < 0 {
+			binary.BigEndian.PutUint32(b[keyInMagic1+4+max(0, int(keyLen)):], uint32(valueLen))
+		}
+		binary.BigEndian.PutUint32(b[atMessageCRC:], crc32.ChecksumIEEE(b[atMagic:]))
+		return b
+	}
+	for name, m := range map[string][]byte{
+		"key":   under(message{magic: 1, timestamp: now, value: big.value}, -100, 0),
+		"value": under(message{magic: 1, timestamp: now, key: big.key}, int32(len(big.key)), -100),
+	} {
+		for _, b := range [][]byte{m, gz(message{}, m)} {
+			got, err := Upgrade(b, open())
+			if err != nil {
+				t.Errorf("a %s of length -100: %v", name, err)
+				continue
+			}
+			if r := contents(t, got.Batch); name == "key" && r[0].Key != nil || name == "value" && r[0].Value != nil {
+				t.Errorf("a %s of length -100 is not null", name)
+			}
+			if _, err := Validate(got.Batch, open()); err != nil {
+				t.Errorf("a %s of length -100 makes a batch that is refused: %v", name, err)
+			}
+		}
+	}
 	if r := contents(t, got.Batch); !bytes.Equal(r[1].Key, big.key) || !bytes.Equal(r[1].Value, big.value) || r[1].Timestamp != now-5 || r[2].Value == nil {
 		t.Error("a message larger than the window is not what it was")
 	}

@@ -419,7 +419,7 @@ func (u *upgrade) pass(w *walk, whole int, outer *message) *Error {
 	if outer.appendTime() {
 		timestamp = outer.timestamp
 	}
-	keyLen := int32(binary.BigEndian.Uint32(b[at:]))
+	keyLen := max(-1, int32(binary.BigEndian.Uint32(b[at:])))
 	at += 4
 	crc := crc32.ChecksumIEEE(b[atMagic:at])
 	w.at += at
@@ -428,7 +428,8 @@ func (u *upgrade) pass(w *walk, whole int, outer *message) *Error {
 	if valueLen < 0 {
 		return unreadable("message key is longer than the message")
 	}
-	// Whether a value of no bytes is null shows behind the key, and takes no more room in the record.
+	// Whether a value of no bytes is null shows behind the key, and takes no more room in the record: any negative length
+	// is null here, but there it is -1.
 	passes := u.passes(timestamp, keyLen, outer.appendTime())
 	if passes {
 		if err := u.begin(timestamp, keyLen, int32(valueLen)); err != nil {
@@ -468,7 +469,7 @@ func (u *upgrade) pass(w *walk, whole int, outer *message) *Error {
 		return invalid("compressed set ends within a message")
 	}
 	crc = crc32.Update(crc, crc32.IEEETable, w.buf[w.at:w.at+4])
-	told := int32(binary.BigEndian.Uint32(w.buf[w.at:]))
+	told := max(-1, int32(binary.BigEndian.Uint32(w.buf[w.at:])))
 	w.at += 4
 	if told != int32(valueLen) && !(told < 0 && valueLen == 0) {
 		return unreadable("message value of %d bytes where %d are left", told, valueLen)
