@@ -38,9 +38,9 @@ const (
 )
 
 // downgraded is the records of one partition as the message sets of an old
-// client. It is a wire.Section that is read once, from its start to its end, and
-// converts batch by batch as it is read, so that an answer takes the memory of a
-// batch (KIP-283).
+// client. It is a wire.Section that is read from its start to its end, again only
+// from its start, and converts batch by batch as it is read, so that an answer
+// takes the memory of a batch (KIP-283).
 //
 // Its length is told before all is converted. It is that of the stored batches,
 // or of the first one converted if that is more, so that a reader gets on. What
@@ -70,7 +70,7 @@ type storedBatches interface {
 }
 
 // errOutOfOrder is a read that does not follow the one before it.
-var errOutOfOrder = errors.New("a conversion is read once, in order")
+var errOutOfOrder = errors.New("a conversion is read in order")
 
 // downgrade makes the section for a version of Fetch below 4. kept is how many
 // bytes of the answer's other partitions are kept; it grows. An error is a first
@@ -93,11 +93,26 @@ func downgrade(stored storedBatches, version int16, from batch.Offset, kept *int
 	default:
 		d.announced = max(stored.Len(), first)
 	}
+	// The rest of the room is made again: there may be many partitions, which
+	// are sent one after another.
+	d.forget()
 	if *kept += first; *kept > keptDowngraded {
 		*kept -= first
-		d.taken, d.room, d.ready, d.records = 0, nil, nil, 0
+		d.rewind()
 	}
 	return d, nil
+}
+
+// rewind has everything converted from the start.
+func (d *downgraded) rewind() {
+	d.taken, d.given, d.filled, d.records = 0, 0, 0, 0
+	d.ready, d.room, d.ended = nil, nil, false
+}
+
+// forget lets go of the room that a conversion takes, but not of what is ready.
+func (d *downgraded) forget() {
+	d.batch, d.room = nil, nil
+	d.d = batch.Downgrader{Magic: d.d.Magic, From: d.d.From}
 }
 
 // messageOverhead is an offset and a length: what is left of a message that is
@@ -173,6 +188,9 @@ func (d *downgraded) SysFile() (*os.File, int64) { return nil, 0 }
 
 // ReadAt is part of wire.Section.
 func (d *downgraded) ReadAt(p []byte, off int64) (int, error) {
+	if off == 0 && d.given > 0 {
+		d.rewind()
+	}
 	if off != int64(d.given) {
 		return 0, errOutOfOrder
 	}
@@ -196,6 +214,10 @@ func (d *downgraded) ReadAt(p []byte, off int64) (int, error) {
 		}
 		n += m
 		d.given += m
+	}
+	if d.given == d.announced {
+		d.ready = nil
+		d.forget()
 	}
 	return n, nil
 }

@@ -110,8 +110,15 @@ func TestDowngraded(t *testing.T) {
 							t.Errorf("%s v%d from %d: the rest of %d is %x", name, version, from, len(rest), rest[:min(20, len(rest))])
 						}
 					}
-					if _, err := d.ReadAt(make([]byte, 1), 0); err != errOutOfOrder {
-						t.Errorf("read again: %v", err)
+					if n := d.holds(); n != 0 {
+						t.Errorf("%s v%d from %d: %d bytes of room are held when all is read", name, version, from, n)
+					}
+					// Again from the start, as it is where requests are logged.
+					if again := drain(t, d, rng); !bytes.Equal(again, got) {
+						t.Errorf("%s v%d from %d: what is read again is another", name, version, from)
+					}
+					if _, err := d.ReadAt(make([]byte, 1), 1); err != errOutOfOrder {
+						t.Errorf("read out of order: %v", err)
 					}
 					d.Release()
 					if m.released != 1 || told < 1 {
@@ -127,6 +134,9 @@ func TestDowngraded(t *testing.T) {
 	}
 }
 
+// holds is how much room a conversion holds.
+func (d *downgraded) holds() int { return cap(d.batch) + cap(d.room) + cap(d.ready) }
+
 // TestDowngradedKeeps: an answer of many partitions keeps no more than its share.
 func TestDowngradedKeeps(t *testing.T) {
 	b := storedOf(codec.None, 40_000)
@@ -135,6 +145,9 @@ func TestDowngradedKeeps(t *testing.T) {
 		d, err := downgrade(&memoryBatches{b: b}, 0, 0, &kept, func(int) {})
 		if err != nil {
 			t.Fatal(err)
+		}
+		if n := d.holds(); n > 3*len(d.ready) {
+			t.Errorf("%d bytes of room are held for %d", n, len(d.ready))
 		}
 		most += len(d.ready)
 		d.Release()

@@ -60,6 +60,31 @@ func TestRequestLog(t *testing.T) {
 	}
 }
 
+// An old client's records, which are converted as they are sent, are logged and
+// sent.
+func TestRequestLogOldFetch(t *testing.T) {
+	core, lines := observer.New(zapcore.InfoLevel)
+	nc := servingWith(t, Options{Logger: zap.New(core), LogRequests: &RequestFilter{}})
+	produce, _ := walkable(t, nc, 1024)
+	buf := make([]byte, 1<<20)
+	exchange(t, nc, produce, buf)
+	req := kmsg.NewPtrFetchRequest()
+	req.ReplicaID, req.MaxBytes = -1, 1<<20
+	rt := kmsg.NewFetchRequestTopic()
+	rt.Topic = "walk"
+	rp := kmsg.NewFetchRequestTopicPartition()
+	rp.PartitionMaxBytes = 1 << 20
+	rt.Partitions = append(rt.Partitions, rp)
+	req.Topics = append(req.Topics, rt)
+	for version := range int16(batchesInFetch) {
+		n := len(lines.All())
+		exchange(t, nc, frameOf(req, version), buf)
+		if got := lines.FilterLoggerName("requests").All(); len(got) < 2 || len(lines.All()) != n+2 {
+			t.Errorf("v%d: %d lines more", version, len(lines.All())-n)
+		}
+	}
+}
+
 // A client is written with its name, of which it may send 32 kB, in part.
 func TestRequestLogBoundsNames(t *testing.T) {
 	core, lines := observer.New(zapcore.InfoLevel)

@@ -12,7 +12,8 @@ import (
 // A Section is a run of bytes of a file that will not change while the Section
 // is held. The server releases it once its last byte was written or the reply
 // was given up. One that holds its bytes in memory, or makes them there as it is
-// read, says how many with a method Memory() int; it is read once, in order.
+// read, says how many with a method Memory() int; it is read in order, again only
+// from its start.
 type Section interface {
 	// Len is the number of bytes announced in the reply.
 	Len() int
