@@ -180,7 +180,7 @@ func TestClusterTools(t *testing.T) {
 	}
 	code, stdout, _ = try(t, "", "broker-api-versions", "--bootstrap-server", address)
 	for _, want := range []string{
-		address + " (id: 1 rack: null isFenced: false) -> (\n\tProduce(0): 0 to 13 [usable: 13],\n\tFetch(1): 4 to 18 [usable: 18],\n",
+		address + " (id: 1 rack: null isFenced: false) -> (\n\tProduce(0): 0 to 13 [usable: 13],\n\tFetch(1): 0 to 18 [usable: 18],\n",
 		"\tDescribeTransactions(65): ", "\n)\n",
 	} {
 		if code != 0 || !strings.Contains(stdout, want) {
