@@ -276,14 +276,19 @@ func (r *replicas) countBroken() int {
 }
 
 func (b *Broker) gatherDirectories(emit metrics.Emit) {
-	down := 0
+	down, cordoned := 0, 0
 	for _, d := range b.store.Directories() {
 		emit(metrics.DirectoryDown, bit(d.Failure != nil), d.Path)
+		emit(metrics.DirectoryCordoned, bit(d.Cordoned), d.Path)
+		if d.Cordoned {
+			cordoned++
+		}
 		if d.Failure != nil {
 			down++
 		}
 	}
 	emit(metrics.OfflineDirs, float64(down))
+	emit(metrics.CordonedDirs, float64(cordoned))
 	b.gatherCleaner(emit)
 }
 

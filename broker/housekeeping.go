@@ -105,7 +105,7 @@ func (b *Broker) retain() {
 func (b *Broker) producerExpiry() int64 {
 	const name = "producer.id.expiration.ms"
 	if text, ok := b.setting(b.applied())(name); ok {
-		if ms, err := strconv.ParseInt(text, 10, 64); err == nil {
+		if ms, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64); err == nil {
 			return ms
 		}
 	}

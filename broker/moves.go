@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -120,7 +121,7 @@ func (b *Broker) moveReplicas(ctx context.Context) {
 // moveRate is how many bytes a second may be copied, which may change at any time.
 func (b *Broker) moveRate() int64 {
 	if text, ok := b.setting(b.applied())(moveRate); ok {
-		if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+		if n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64); err == nil {
 			return n
 		}
 	}

@@ -172,6 +172,32 @@ func TestGatheringHoldsUpNoRequest(t *testing.T) {
 	}
 }
 
+// A directory that gets no new logs is told, and counted (KIP-1066).
+func TestCordonedDirectories(t *testing.T) {
+	b := watched(t)
+	seen := func() (sum, of float64) {
+		b.Gather(t.Context(), func(m *metrics.Metric, v float64, labels ...string) {
+			switch {
+			case m == metrics.CordonedDirs:
+				sum += v
+			case m == metrics.DirectoryCordoned && len(labels) == 1:
+				of += v
+			}
+		})
+		return sum, of
+	}
+	if sum, of := seen(); sum != 0 || of != 0 {
+		t.Errorf("none is cordoned: %v, %v", sum, of)
+	}
+	b.store.Cordon([]string{"*"})
+	if sum, of := seen(); sum != 1 || of != 1 {
+		t.Errorf("one is cordoned: %v, %v", sum, of)
+	}
+	if err := b.stop(nil); err != nil {
+		t.Error(err)
+	}
+}
+
 // A broker that stops closes nothing under one who gathers, and tells him to end.
 func TestStopAwaitsTheGatherer(t *testing.T) {
 	b := watched(t)

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -163,7 +164,7 @@ func (r *replicas) openAll(img *image.Image, topics []*image.Topic) {
 func (b *Broker) recoveryThreads(img *image.Image) int {
 	const name = "num.recovery.threads.per.data.dir"
 	if text, ok := b.setting(img)(name); ok {
-		if n, err := strconv.Atoi(text); err == nil {
+		if n, err := strconv.Atoi(strings.TrimSpace(text)); err == nil {
 			return n
 		}
 	}

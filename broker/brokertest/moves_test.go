@@ -119,7 +119,7 @@ func TestMoveRate(t *testing.T) {
 	bubble(t, threeDirs, func(t *testing.T, n *Node) {
 		c := n.Client(kgo.ProducerBatchCompression(kgo.NoCompression()))
 		adm := kadm.NewClient(c)
-		setForBroker(t, adm, moveRate, "1000")
+		setForBroker(t, adm, moveRate, " 1000 ") // blanks around it are none of it
 		makeTopic(t, n, c, "t", 1)
 		for range 40 {
 			Produce(t, c, "t", strings.Repeat("x", 900), 1)

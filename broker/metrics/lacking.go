@@ -39,8 +39,6 @@ var Lacking = []Missing{
 	{"kafka_controller_kafkacontroller_timesincelastheartbeatreceivedms", "as above"},
 	{"kafka_log_log_retentionsizein_percent", "size and configs tell it"},
 	{"kafka_utils_throttler_*", "the rate that the cleaner keeps under is a config, log.cleaner.io.max.bytes.per.second"},
-	{"kafka_log_logmanager_cordonedlogdirectorycount", "directories are not cordoned here"},
-	{"kafka_log_logmanager_logdirectorycordoned", "as above"},
 	{"kafka_server_brokermetadatalistener_*", "kafka_server_brokermetadatametrics_last_applied_record_offset tells how far the broker is"},
 	{"kafka_server_metadataloader_avgidleratio", "images are applied by one goroutine without a queue"},
 	{"kafka_server_metadataloader_finalizedlevel", "currentmetadataversion tells the one that dashboards show"},
