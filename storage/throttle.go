@@ -42,7 +42,9 @@ func (t *throttle) setRate(rate float64) {
 
 func (t *throttle) settle() {
 	now := time.Now()
-	t.debt = max(t.debt-now.Sub(t.at).Seconds()*t.rate, 0)
+	if t.debt -= now.Sub(t.at).Seconds() * t.rate; !(t.debt > 0) {
+		t.debt = 0
+	}
 	t.at = now
 }
 
@@ -54,7 +56,7 @@ func (t *throttle) wait(ctx context.Context, n int) error {
 	for {
 		seconds, set := t.debt/t.rate, t.set
 		t.mu.Unlock()
-		if err := ctx.Err(); err != nil || seconds <= slack.Seconds() {
+		if err := ctx.Err(); err != nil || !(seconds > slack.Seconds()) { // a rate that is no number is none
 			return err
 		}
 		timer := time.NewTimer(time.Duration(min(seconds, longest.Seconds()) * float64(time.Second)))
