@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"millrace/controller/config"
 	"net"
 	"os"
 	"strconv"
@@ -14,6 +13,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"millrace/controller/config"
 )
 
 // The flags by which a tool finds its broker.

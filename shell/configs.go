@@ -3,13 +3,14 @@ package shell
 import (
 	"errors"
 	"fmt"
-	"millrace/controller/config"
 	"slices"
 	"sort"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"millrace/controller/config"
 )
 
 // configsTool is kafka-configs.sh for topics, brokers, groups and client

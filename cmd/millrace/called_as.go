@@ -2,13 +2,14 @@ package main
 
 import (
 	"fmt"
-	"millrace/controller/config"
-	"millrace/shell"
 	"path/filepath"
 	"sort"
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"millrace/controller/config"
+	"millrace/shell"
 )
 
 // calledAs gives the arguments that a call by one of Kafka's names stands for:

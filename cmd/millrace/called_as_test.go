@@ -2,10 +2,11 @@ package main
 
 import (
 	"errors"
-	"millrace/shell"
 	"reflect"
 	"strings"
 	"testing"
+
+	"millrace/shell"
 )
 
 func TestNamesOfKafkasTools(t *testing.T) {

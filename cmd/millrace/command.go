@@ -2,12 +2,13 @@ package main
 
 import (
 	"fmt"
-	"millrace/shell"
 	"runtime"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"millrace/shell"
 )
 
 // flags are those of serve and dev.
