@@ -102,14 +102,15 @@ func (p *program) healthCommand() *cobra.Command {
 		Short: "Exit with 0 if a broker is ready",
 		Long: "Ask a broker for its API versions and its metadata, and exit with 0 if it\n" +
 			"answers as one that is ready, with 1 otherwise.\n\n" +
-			"The broker is the one that the configuration describes, or --bootstrap.",
+			"The broker is the one that the configuration describes, or --bootstrap-server.",
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return p.health(c.Context(), f, bootstrap, timeout)
 		},
 	}
 	f.addSource(c)
-	c.Flags().StringVar(&bootstrap, "bootstrap", "", "the broker's address, as host:port")
+	c.Flags().StringVarP(&bootstrap, "bootstrap-server", "b", "", "the broker's address, as host:port")
+	c.Flags().StringVar(&bootstrap, "bootstrap", "", "the older name of --bootstrap-server")
 	c.Flags().DurationVar(&timeout, "timeout", 3*time.Second, "how long to wait for an answer")
 	return c
 }
@@ -130,5 +131,5 @@ func noArgs(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return usageError{fmt.Errorf("unknown command or argument %q for %q", strings.Join(args, " "), c.CommandPath())}
+	return usageError{fmt.Errorf("unknown command or argument %q for %q; '%s --help' lists what there is", strings.Join(args, " "), c.CommandPath(), c.CommandPath())}
 }

@@ -28,7 +28,7 @@ func (p *program) health(ctx context.Context, f flags, bootstrap string, timeout
 		}
 		bootstrap = address(conf.static)
 	} else if _, _, err := net.SplitHostPort(bootstrap); err != nil {
-		return usageError{fmt.Errorf("--bootstrap %s: expected host:port", bootstrap)}
+		return usageError{fmt.Errorf("--bootstrap-server %s: expected host:port", bootstrap)}
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

@@ -19,7 +19,12 @@ import (
 // unsoundError ends a verification that has told what it found.
 type unsoundError struct{ found int }
 
-func (e unsoundError) Error() string { return fmt.Sprintf("not sound: %d findings", e.found) }
+func (e unsoundError) Error() string {
+	if e.found == 1 {
+		return "not sound: 1 finding"
+	}
+	return fmt.Sprintf("not sound: %d findings", e.found)
+}
 
 // logCommand looks at data directories that no broker uses.
 func (p *program) logCommand() *cobra.Command {
@@ -37,7 +42,9 @@ func (p *program) logCommand() *cobra.Command {
 			"directory: batches, index entries, aborted transactions, producers, leader\n" +
 			"epochs, checkpoints; with --records the records too. A place that cannot be\n" +
 			"read is shown as such. Bytes that are no text are shown as base64, after\n" +
-			"'base64:' or in JSON under a name that ends in Base64.",
+			"'base64:' or in JSON under a name that ends in Base64.\n\n" +
+			"Each of several log.dirs is a call of its own. The controller's metadata\n" +
+			"(__cluster_metadata-0) is not shown.",
 		Args: exactDir,
 		RunE: func(c *cobra.Command, args []string) error { return dumpLogs(p.stdout, args[0], records, asJSON) },
 	}
@@ -48,8 +55,13 @@ func (p *program) logCommand() *cobra.Command {
 		Short: "Say whether a data directory or a partition is sound",
 		Long: "Compare everything in a data directory, or in one partition's directory, with\n" +
 			"everything else there: checksums, records, indexes, producer snapshots, leader\n" +
-			"epochs, checkpoints. Each finding names file, position, offset and reason. The\n" +
-			"exit code is 0 if the next start loses nothing, 1 otherwise.",
+			"epochs, checkpoints. Each finding names file, position, offset and reason.\n\n" +
+			"The exit code is 0 if the next start loses nothing that was flushed to disk, 1\n" +
+			"otherwise. What was not flushed when a broker did not stop in order may be torn:\n" +
+			"the next start cuts it off, and the finding says that it mends it.\n\n" +
+			"Each of several log.dirs is a call of its own. The controller's metadata\n" +
+			"(__cluster_metadata-0) is not looked at. While a broker uses the directory,\n" +
+			"findings may come from what it is writing.",
 		Args: exactDir,
 		RunE: func(c *cobra.Command, args []string) error { return verifyLogs(p.stdout, args[0], shallow, asJSON) },
 	}
@@ -61,7 +73,7 @@ func (p *program) logCommand() *cobra.Command {
 
 func exactDir(c *cobra.Command, args []string) error {
 	if len(args) != 1 {
-		return usageError{fmt.Errorf("%s takes one directory", c.CommandPath())}
+		return usageError{fmt.Errorf("%s takes one directory; each of several log.dirs is a call of its own", c.CommandPath())}
 	}
 	return nil
 }
