@@ -314,7 +314,7 @@ func (a *adoption) found() error {
 
 // open opens every log, which recovers those that were not closed, and ends open transactions if that is asked for.
 func (a *adoption) open() (err error) {
-	s, err := storage.Open(storage.StoreOptions{Dirs: a.o.To, NodeID: a.report.NodeID, Now: a.o.Now, Logger: a.o.Logger})
+	s, err := storage.Open(storage.StoreOptions{Dirs: a.o.To, NodeID: a.report.NodeID, Now: a.o.Now, Logger: a.o.Logger, Holes: true})
 	if err != nil {
 		return err
 	}

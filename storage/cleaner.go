@@ -263,7 +263,7 @@ func (c *Cleaner) clean(ctx context.Context, d dirty, keys *compact.Keys, buffer
 	}
 	out, err := d.log.Clean(log.CleanOptions{
 		Range: d.todo, Now: c.s.now().UnixMilli(), Keys: keys, Buffer: buffer, Exclusive: d.Exclusive,
-		Throttle: func(n int) error { return c.io.wait(ctx, n) },
+		Throttle: func(stop <-chan struct{}, n int) error { return c.io.wait(ctx, stop, n) },
 	})
 	if err != nil {
 		return out, err
@@ -343,13 +343,17 @@ func (s *Store) directoryOf(k partitionKey, l *log.Log) *directory {
 	return e.dir
 }
 
-// raise makes sure that the stored recovery point of a log is not below an offset that is flushed.
-func (s *Store) raise(d *directory, k partitionKey, to batch.Offset) error {
+// raise makes sure that the stored recovery point of a log is not below an offset, unless that is not flushed any more. A
+// truncation says so first and then calls lower, so that whichever comes second here has its way.
+func (s *Store) raise(d *directory, k partitionKey, to batch.Offset, flushed func() batch.Offset) error {
 	if err := d.health.Offline(); err != nil {
 		return err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if flushed() < to {
+		return log.ErrOvertaken
+	}
 	if o, ok := d.checkpoints[recoveryPoints][k]; (ok && o >= to) || faults.keepPoint {
 		return nil
 	}

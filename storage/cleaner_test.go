@@ -3,6 +3,7 @@ package storage
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -147,7 +148,7 @@ func TestCleanerSettings(t *testing.T) {
 			var most atomic.Int64
 			if _, err := all[0].log.Clean(log.CleanOptions{
 				Range: must(all[0].log.Cleanable(time.Now().UnixMilli())), Now: time.Now().UnixMilli(), Keys: compact.NewKeys(1<<20, 0.9), Buffer: size, Exclusive: all[0].Exclusive,
-				Throttle: func(n int) error { most.Store(max(most.Load(), int64(n))); return nil },
+				Throttle: func(_ <-chan struct{}, n int) error { most.Store(max(most.Load(), int64(n))); return nil },
 			}); err != nil {
 				t.Fatal(err)
 			}
@@ -390,4 +391,49 @@ func TestCleanOperations(t *testing.T) {
 		must(0, err)
 	})
 	golden(t, "cleaning.txt", out.String())
+}
+
+// TestRaiseBehindTruncation stores a recovery point only while everything below it is flushed.
+func TestRaiseBehindTruncation(t *testing.T) {
+	s, all := laundry(t, nil, t.TempDir(), "t")
+	d, k := s.dirs[0], partitionKey{topic: "t"}
+	all[0].put(t, "a", nil)
+	if err := s.raise(d, k, 10, func() batch.Offset { return 9 }); !errors.Is(err, log.ErrOvertaken) {
+		t.Errorf("raised to 10 with 9 flushed: %v", err)
+	}
+	if o, ok := d.checkpoints[recoveryPoints][k]; ok && o > 9 {
+		t.Errorf("the recovery point is %d", o)
+	}
+	if err := s.raise(d, k, 10, func() batch.Offset { return 10 }); err != nil || d.checkpoints[recoveryPoints][k] != 10 {
+		t.Errorf("%v, the recovery point is %d", err, d.checkpoints[recoveryPoints][k])
+	}
+	if err := s.Close(false); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestCheckpointBesideExchange writes a checkpoint of logs that were listed before one of them gave its place to another:
+// what was stored of that one stays.
+func TestCheckpointBesideExchange(t *testing.T) {
+	s, all := laundry(t, nil, t.TempDir(), "t")
+	d, k := s.dirs[0], partitionKey{topic: "t"}
+	all[0].put(t, "a", nil)
+	all[0].put(t, "b", nil)
+	if err := all[0].log.SetLogStart(1); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.StoreLogStarts([]Name{{Topic: "t"}}); err != nil {
+		t.Fatal(err)
+	}
+	listed := map[partitionKey]*log.Log{k: all[0].log}
+	all[0].log.Abandon()
+	if err := s.writeCheckpoint(d, logStarts, s.now(), s.notOpen(d), listed, false); err != nil {
+		t.Fatal(err)
+	}
+	if o, ok := d.checkpoints[logStarts][k]; !ok || o != 1 {
+		t.Errorf("the log start is %d, %v", o, ok)
+	}
+	if err := s.Close(false); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -136,8 +136,7 @@ func (s *Store) notOpen(d *directory) map[partitionKey]bool {
 	return keep
 }
 
-// writeCheckpoint writes one checkpoint file if it says something new. final says that the logs were closed in order; a
-// log found closed without that was deleted in the meantime.
+// writeCheckpoint writes one checkpoint file if it says something new. final says that the logs were closed in order.
 func (s *Store) writeCheckpoint(d *directory, kind int, now time.Time, keep map[partitionKey]bool, logs map[partitionKey]*log.Log, final bool) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -151,6 +150,11 @@ func (s *Store) writeCheckpoint(d *directory, kind int, now time.Time, keep map[
 	for k, l := range logs {
 		v := l.View()
 		if v.Closed() && !final {
+			// Deleted meanwhile, or exchanged for another one of that name, of which something may have been stored since
+			// the logs were listed. What is left of a deleted one goes the next time.
+			if o, ok := d.checkpoints[kind][k]; ok {
+				next[k] = o
+			}
 			continue
 		}
 		if o, ok := offsetOf(l, v, kind); ok {

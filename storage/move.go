@@ -401,6 +401,7 @@ func (s *Store) options(d *directory, k partitionKey, id [16]byte, c log.Config,
 		RecoveryPoint: at(recoveryPoints), LogStart: at(logStarts), HighWatermark: at(highWatermarks), Cleaned: at(cleanedOffsets),
 		Clean: d.clean, Directory: d.health, Files: s.files, ProducerExpireMs: s.expireMs, Flushed: s.flushed, Logger: s.logger,
 		LowerRecoveryPoint: func(o batch.Offset) error { return s.lower(d, k, o) },
-		RaiseRecoveryPoint: func(o batch.Offset) error { return s.raise(d, k, o) },
+		RaiseRecoveryPoint: func(o batch.Offset, flushed func() batch.Offset) error { return s.raise(d, k, o, flushed) },
+		Holes:              s.holes,
 	}, nil
 }

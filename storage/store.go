@@ -50,6 +50,9 @@ type StoreOptions struct {
 	ProducerExpireMs int64
 	// Flushed is told how long each flush of a log took; nil: nobody is.
 	Flushed func(time.Duration)
+	// Holes says that what lies in the directories may have been cleaned by a broker that does not note first what it has
+	// flushed; see log.Options.
+	Holes bool
 	// Failed is called when a data directory is given up; it must not block. Nil: nobody is told.
 	Failed func()
 
@@ -69,6 +72,7 @@ type Store struct {
 	expireMs int64
 	flushed  func(time.Duration)
 	failed   func()
+	holes    bool
 	every    [kinds]time.Duration // by checkpoint kind
 
 	scanned atomic.Int64 // bytes of segments that opening logs has read
@@ -147,7 +151,7 @@ type doomed struct {
 // it is an error if none is left.
 func Open(o StoreOptions) (*Store, error) {
 	s := &Store{
-		fs: o.FS, now: o.Now, logger: o.Logger, nodeID: o.NodeID, expireMs: o.ProducerExpireMs, flushed: o.Flushed, failed: o.Failed,
+		fs: o.FS, now: o.Now, logger: o.Logger, nodeID: o.NodeID, expireMs: o.ProducerExpireMs, flushed: o.Flushed, failed: o.Failed, holes: o.Holes,
 		every: [kinds]time.Duration{o.RecoveryPointEvery, o.LogStartEvery, o.HighWatermarkEvery, time.Minute},
 		logs:  map[partitionKey]*entry{}, preferred: map[partitionKey]*directory{},
 		previousEpoch: -1, brokerEpoch: -1,

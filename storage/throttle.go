@@ -48,8 +48,8 @@ func (t *throttle) settle() {
 	t.at = now
 }
 
-// wait takes note of n and waits as long as the rate asks for, or until ctx ends.
-func (t *throttle) wait(ctx context.Context, n int) error {
+// wait takes note of n and waits as long as the rate asks for, or until ctx ends or stop is closed.
+func (t *throttle) wait(ctx context.Context, stop <-chan struct{}, n int) error {
 	t.mu.Lock()
 	t.settle()
 	t.debt += float64(n)
@@ -64,6 +64,9 @@ func (t *throttle) wait(ctx context.Context, n int) error {
 		case <-timer.C:
 		case <-set:
 		case <-ctx.Done():
+		case <-stop:
+			timer.Stop()
+			return nil
 		}
 		timer.Stop()
 		t.mu.Lock()

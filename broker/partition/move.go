@@ -226,6 +226,9 @@ func (p *Partition) fill(maxBytes int) (Filled, error) {
 		return done, nil // overtaken again
 	} else if from < v.LogEnd() {
 		b, err := batchesFrom(v, from, maxBytes)
+		if err != nil && from < p.Log().View().LogStart() {
+			return done, nil // overtaken while it was read
+		}
 		if err != nil {
 			return done, fmt.Errorf("move %v: %w", p, err)
 		}

@@ -22,9 +22,9 @@ type CleanOptions struct {
 	Keys  *compact.Keys
 	// Buffer is how many bytes are read, and how many written, at a time; a batch that is larger is read whole.
 	Buffer int
-	// Throttle is told of bytes before they are read and after they were written, and may wait. An error ends the
-	// cleaning. Nil: nobody is told.
-	Throttle func(bytes int) error
+	// Throttle is told of bytes that were read, and of those that were written, and may wait, but not once stop is
+	// closed: who closes or deletes the log waits for the cleaning to end. An error ends the cleaning. Nil: nobody is told.
+	Throttle func(stop <-chan struct{}, bytes int) error
 	// Exclusive runs a function under the lock under which the log is changed, or says why it cannot.
 	Exclusive func(func() error) error
 	// Scratch is reused compressors; nil makes them anew.
@@ -68,8 +68,20 @@ func (l *Log) lowerCleaned(to batch.Offset) {
 // stopCleaning ends a cleaning that is under way, waits for that, and lets none begin.
 func (l *Log) stopCleaning() {
 	l.noClean.Store(true)
+	l.cleanedMu.Lock()
+	if l.stop != nil {
+		close(l.stop)
+		l.stop = nil
+	}
+	l.cleanedMu.Unlock()
 	l.cleaning.Lock()
 	defer l.cleaning.Unlock() // to wait is all that is wanted
+}
+
+func (l *Log) setStop(stop chan struct{}) {
+	l.cleanedMu.Lock()
+	l.stop = stop
+	l.cleanedMu.Unlock()
 }
 
 // Cleanable says what of the log could be cleaned at a time, in ms. It may be called concurrently.
@@ -148,7 +160,9 @@ func (s *segment) firstTimestamp() (int64, error) {
 func (l *Log) Clean(o CleanOptions) (Cleaned, error) {
 	l.cleaning.Lock()
 	defer l.cleaning.Unlock()
-	c := cleaner{l: l, o: o, out: Cleaned{From: o.Range.From, To: o.Range.From}}
+	c := cleaner{l: l, o: o, stop: make(chan struct{}), out: Cleaned{From: o.Range.From, To: o.Range.From}}
+	l.setStop(c.stop)
+	defer l.setStop(nil)
 	if c.o.Buffer < batch.HeaderSize {
 		c.o.Buffer = wholeScan
 	}
@@ -178,7 +192,9 @@ func isOverrun(err error) bool {
 type cleaner struct {
 	l    *Log
 	o    CleanOptions
+	stop chan struct{}
 	segs []*segment // those to be cleaned
+	done int        // how many of them were exchanged
 	cuts int        // of the log, when it began
 	out  Cleaned
 
@@ -186,21 +202,29 @@ type cleaner struct {
 	buf    []byte
 }
 
-// overtaken says whether the segments are not all the log's any more.
+// overtaken says whether the log was cut, or the segments that were not exchanged yet are not all the log's any more. It
+// waits for a change that is under way: a truncation cuts a segment that its view still names.
 func (c *cleaner) overtaken() bool {
-	v := c.l.View()
-	for _, seg := range c.segs {
-		if i := v.segmentAt(seg.base); i < 0 || v.segs[i] != seg {
-			return true
+	over := true
+	_ = c.o.Exclusive(func() error { // if it is refused, the log is another's
+		over = c.l.cuts != c.cuts
+		v := c.l.View()
+		for _, seg := range c.segs[c.done:] {
+			i := v.segmentAt(seg.base)
+			over = over || i < 0 || v.segs[i] != seg
 		}
-	}
-	return false
+		return nil
+	})
+	return over
 }
 
 // check says why the cleaning has to end.
 func (c *cleaner) check() error {
 	if c.l.noClean.Load() {
 		return ErrClosed
+	}
+	if !c.l.cfg.Load().Compact {
+		return ErrOvertaken // it is to be kept whole from now on
 	}
 	return c.l.directory.Offline()
 }
@@ -212,7 +236,10 @@ func (c *cleaner) throttle(n int) error {
 	if c.o.Throttle == nil {
 		return nil
 	}
-	return c.o.Throttle(n)
+	if err := c.o.Throttle(c.stop, n); err != nil {
+		return err
+	}
+	return c.check()
 }
 
 func (c *cleaner) clean() error {
@@ -261,7 +288,7 @@ func (c *cleaner) clean() error {
 		}
 	}
 	if l.raise != nil {
-		if err := l.raise(r.Upper); err != nil {
+		if err := l.raise(r.Upper, l.FlushedOffset); err != nil {
 			return err
 		}
 	}
@@ -534,6 +561,7 @@ func (c *cleaner) cleanGroup(group []*segment) (err error) {
 	if err := c.exchange(w, group); err != nil {
 		return err
 	}
+	c.done += len(group)
 	c.out.Segments += len(group)
 	c.out.Into++
 	return nil

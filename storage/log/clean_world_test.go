@@ -96,7 +96,7 @@ func (w *cleanWorld) opening(clean bool) error {
 			}
 			return nil
 		},
-		RaiseRecoveryPoint: func(o batch.Offset) error {
+		RaiseRecoveryPoint: func(o batch.Offset, _ func() batch.Offset) error {
 			if !w.noRaise {
 				w.point = max(w.point, o)
 			}

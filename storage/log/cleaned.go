@@ -231,6 +231,9 @@ func (c *cleaner) exchange(w *cleanedSegment, group []*segment) error {
 		if err := l.ready(); err != nil {
 			return err
 		}
+		if err := c.check(); err != nil {
+			return err
+		}
 		at := slices.Index(l.segs, group[0])
 		if l.cuts != c.cuts || at < 0 || at+len(group) >= len(l.segs) || !slices.Equal(l.segs[at:at+len(group)], group) {
 			return ErrOvertaken

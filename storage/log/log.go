@@ -45,7 +45,7 @@ type Log struct {
 	now       func() time.Time
 	onFlush   func(time.Duration) // nil: nobody is told
 	lower     func(batch.Offset) error
-	raise     func(batch.Offset) error
+	raise     func(batch.Offset, func() batch.Offset) error
 	logger    *zap.Logger
 
 	cfg atomic.Pointer[Config]
@@ -88,7 +88,8 @@ type Log struct {
 	cleaning  sync.Mutex  // held by a cleaning
 	noClean   atomic.Bool // no cleaning goes on, and none begins
 	cleanedMu sync.Mutex
-	cleaned   batch.Offset // the first offset that was not cleaned; -1: nothing was
+	cleaned   batch.Offset  // the first offset that was not cleaned; -1: nothing was
+	stop      chan struct{} // closed to end the cleaning that is under way; nil: there is none
 
 	deletedMu sync.Mutex
 	deleted   []deletedFile

@@ -87,8 +87,14 @@ type Options struct {
 	// records appended after the truncation and lost again would be taken for damage. Nil: nothing is stored.
 	LowerRecoveryPoint func(batch.Offset) error
 	// RaiseRecoveryPoint stores a recovery point of at least an offset, before a cleaning leaves holes below it: behind
-	// the recovery point a hole is taken for a lost tail. Nil: nothing is stored.
-	RaiseRecoveryPoint func(batch.Offset) error
+	// the recovery point a hole is taken for a lost tail. Where flushed, asked under the lock under which recovery points
+	// are stored, is below it, a truncation came by: then nothing is stored, and the answer is ErrOvertaken. Nil: nothing
+	// is stored.
+	RaiseRecoveryPoint func(to batch.Offset, flushed func() batch.Offset) error
+
+	// Holes says that a broker wrote the log which cleans also what it did not note as flushed, as Apache Kafka does: a hole
+	// between segments is a cleaning's then, wherever it lies.
+	Holes bool
 
 	// ProducerExpireMs is producer.id.expiration.ms; 0: a day.
 	ProducerExpireMs int64

@@ -79,7 +79,7 @@ func (l *Log) recover(o Options, found []segmentFiles, epochsGood bool, report *
 		if i+1 == len(all) {
 			break
 		}
-		if bad := l.joint(all[i+1], point); bad != nil {
+		if bad := l.joint(all[i+1], point, o.Holes); bad != nil {
 			if l.end < point {
 				return &DamagedError{Damage{Segment: all[i+1].log.path, Offset: l.end, Reason: bad}}
 			}
@@ -119,9 +119,9 @@ func (l *Log) recover(o Options, found []segmentFiles, epochsGood bool, report *
 // joint compares where a segment begins with where the one before it ends. Segments are only begun at the log end, so a
 // hole behind the recovery point is a tail that was lost while the next segment's name was not; had it stayed, nobody
 // would fetch those offsets again. Below the recovery point a hole is what a cleaning left: only what was flushed is
-// ever cleaned.
-func (l *Log) joint(next *segment, point batch.Offset) *CorruptError {
-	if next.base == l.end || (next.base > l.end && (l.end < point || !fits(next.base, l.end) || faults.acceptHoles)) {
+// ever cleaned. holes says that they are a cleaning's wherever they lie.
+func (l *Log) joint(next *segment, point batch.Offset, holes bool) *CorruptError {
+	if next.base == l.end || (next.base > l.end && (holes || l.end < point || !fits(next.base, l.end) || faults.acceptHoles)) {
 		return nil
 	}
 	return &CorruptError{Why: fmt.Sprintf("segment begins at offset %d, the one before it ends at %d", next.base, l.end)}

@@ -121,13 +121,14 @@ func (l *Log) truncate(to batch.Offset) error {
 
 // lowerTo stores a recovery point before the log is cut below the present one.
 //
-// What was cleaned was flushed, so this is also where a cleaning's checkpoint would be passed.
+// It is also where a cleaning's checkpoint would be passed. What was cleaned was flushed, but the checkpoints of a log that
+// Apache Kafka wrote need not say so.
 func (l *Log) lowerTo(end batch.Offset) error {
-	if end >= l.FlushedOffset() {
+	if end >= l.FlushedOffset() && end >= l.CleanedTo() {
 		return nil
 	}
 	// First here, where the checkpoints are made from, then there.
-	l.flushed.Store(int64(end))
+	l.flushed.Store(min(l.flushed.Load(), int64(end)))
 	l.lowerCleaned(end)
 	if l.lower != nil {
 		if err := l.lower(end); err != nil {
