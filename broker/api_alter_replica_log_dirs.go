@@ -25,6 +25,15 @@ func (b *Broker) alterReplicaLogDirs(c *call, req *kmsg.AlterReplicaLogDirsReque
 		topic string
 		index int32
 	}
+	asked := 0
+	for _, d := range req.Dirs {
+		for _, t := range d.Topics {
+			asked += len(t.Partitions)
+		}
+	}
+	if !c.padsPartitions(asked) {
+		return resp
+	}
 	var order []place
 	to := map[place]string{}
 	for _, d := range req.Dirs {

@@ -27,6 +27,13 @@ import (
 
 func (b *Broker) deleteRecords(c *call, req *kmsg.DeleteRecordsRequest) *kmsg.DeleteRecordsResponse {
 	resp := kmsg.NewPtrDeleteRecordsResponse()
+	asked := 0
+	for _, rt := range req.Topics {
+		asked += len(rt.Partitions)
+	}
+	if !c.padsPartitions(asked) {
+		return resp
+	}
 	type place struct {
 		topic string
 		index int32

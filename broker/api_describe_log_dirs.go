@@ -24,6 +24,13 @@ func (b *Broker) describeLogDirs(c *call, req *kmsg.DescribeLogDirsRequest) *kms
 		resp.ErrorCode = kerr.ClusterAuthorizationFailed.Code
 		return resp
 	}
+	count := 0
+	for _, rt := range req.Topics {
+		count += len(rt.Partitions)
+	}
+	if !c.padsPartitions(count) {
+		return resp
+	}
 	asked := map[storage.Name]bool{}
 	for _, rt := range req.Topics {
 		for _, p := range rt.Partitions {

@@ -139,8 +139,9 @@ func (c *call) padsAbsent(topic string, partitions iter.Seq[int32]) bool {
 	return true
 }
 
-// padsPartitions is pads for an answer that says a sentence of each of so many
-// partitions: those beyond what there is are named twice, or are not there.
+// padsPartitions is pads where of each of so many partitions a sentence is said,
+// or as much kept until the answer is made: those beyond what there is are named
+// twice, or are not there.
 func (c *call) padsPartitions(asked int) bool {
 	const sentence = 256 // about what one takes while it is decided, answered and sent
 	for t := range c.image.Topics() {

@@ -84,6 +84,33 @@ func TestAskedOverAndOver(t *testing.T) {
 			r.Topics = []kmsg.AlterPartitionAssignmentsRequestTopic{{Topic: name, Partitions: make([]kmsg.AlterPartitionAssignmentsRequestTopicPartition, n)}}
 			return r
 		}
+		indexes := func(n int) []int32 {
+			list := make([]int32, n)
+			for i := range list {
+				list[i] = int32(i)
+			}
+			return list
+		}
+		place := func(name string, n int) kmsg.Request {
+			r := kmsg.NewPtrAlterReplicaLogDirsRequest()
+			t := kmsg.AlterReplicaLogDirsRequestDirTopic{Topic: name, Partitions: indexes(n)}
+			r.Dirs = []kmsg.AlterReplicaLogDirsRequestDir{{Dir: "/nowhere", Topics: []kmsg.AlterReplicaLogDirsRequestDirTopic{t}}}
+			return r
+		}
+		lie := func(name string, n int) kmsg.Request {
+			r := kmsg.NewPtrDescribeLogDirsRequest()
+			r.Topics = []kmsg.DescribeLogDirsRequestTopic{{Topic: name, Partitions: indexes(n)}}
+			return r
+		}
+		cut := func(name string, n int) kmsg.Request {
+			r := kmsg.NewPtrDeleteRecordsRequest()
+			t := kmsg.DeleteRecordsRequestTopic{Topic: name}
+			for _, i := range indexes(n) {
+				t.Partitions = append(t.Partitions, kmsg.DeleteRecordsRequestTopicPartition{Partition: i})
+			}
+			r.Topics = append(r.Topics, t)
+			return r
+		}
 		configs := func(kind kmsg.ConfigResourceType, distinct bool) func(string, int) kmsg.Request {
 			return func(name string, n int) kmsg.Request {
 				r := kmsg.NewPtrDescribeConfigsRequest()
@@ -112,6 +139,9 @@ func TestAskedOverAndOver(t *testing.T) {
 			{"an offset, by group", groups, "offsets", 1000, 20_000},
 			{"a leader of a topic that is not there", elect, strings.Repeat("n", 20_000), 100, 3000},
 			{"to move a topic that is not there", reassign, strings.Repeat("n", 20_000), 100, 3000},
+			{"to have partitions that are not there in a directory", place, "none", 1000, 300_000},
+			{"where partitions lie that are not there", lie, "none", 1000, 300_000},
+			{"to delete records that are not there", cut, "none", 1000, 300_000},
 			{"a topic's configs", configs(kmsg.ConfigResourceTypeTopic, false), "a", 50, 20_000},
 			{"a broker's configs", configs(kmsg.ConfigResourceTypeBroker, false), strconv.Itoa(int(n.Info.NodeID)), 50, 5000},
 			{"configs of groups that are not there", configs(kmsg.ConfigResourceTypeGroupConfig, true), "g", 1000, 100_000},
