@@ -17,12 +17,12 @@ func TestThrottleWithoutNumber(t *testing.T) {
 		defer cancel()
 		begun := time.Now()
 		for range 3 {
-			if err := th.wait(ctx, 1000); err != nil {
+			if err := th.wait(ctx, nil, 1000); err != nil {
 				t.Fatal(err)
 			}
 		}
 		th.setRate(100)
-		if err := th.wait(ctx, 1000); err != nil {
+		if err := th.wait(ctx, nil, 1000); err != nil {
 			t.Fatal(err)
 		}
 		if d := time.Since(begun); d < 9*time.Second || d > 11*time.Second {
