@@ -269,6 +269,15 @@ func (a *adoption) copy() error {
 				return err
 			}
 		}
+		// A log that was closed in order is opened without a write: nobody else makes its names durable.
+		if err := (disk.OS{}).SyncDir(to); err != nil {
+			return fmt.Errorf("sync %s: %w", to, err)
+		}
+	}
+	for _, dir := range a.o.To {
+		if err := (disk.OS{}).SyncDir(dir); err != nil {
+			return fmt.Errorf("sync %s: %w", dir, err)
+		}
 	}
 	return nil
 }

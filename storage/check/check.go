@@ -128,11 +128,15 @@ func Directory(fsys disk.FS, dir string, shallow bool) (Report, error) {
 		return r, fmt.Errorf("list %s: %w", dir, err)
 	}
 	found := map[string]bool{}
+	coming := map[string]bool{} // on their way here; checkpoints name them by what they will be called
 	files := map[string]bool{}
 	for _, e := range entries {
 		if e.Dir {
 			if isPartition(e.Name) && e.Name != clusterMetadata {
 				found[e.Name] = true
+			}
+			if name, ok := futureOf(e.Name); ok {
+				coming[name] = true
 			}
 			continue
 		}
@@ -166,7 +170,7 @@ func Directory(fsys disk.FS, dir string, shallow bool) (Report, error) {
 		}
 		points[name] = c
 		for _, e := range c {
-			if !found[e.Dir()] {
+			if !found[e.Dir()] && !coming[e.Dir()] {
 				r.Findings = append(r.Findings, Finding{File: dir + "/" + name, Position: -1, Offset: e.Offset, Mended: !r.Clean,
 					Reason: fmt.Sprintf("names %s, which is not there", e.Dir())})
 			}
@@ -193,6 +197,16 @@ func Directory(fsys disk.FS, dir string, shallow bool) (Report, error) {
 func isPartition(name string) bool {
 	i := strings.LastIndexByte(name, '-')
 	return i > 0 && i < len(name)-1 && strings.Trim(name[i+1:], "0123456789") == ""
+}
+
+// futureOf is the partition whose log is on its way to a data directory (KIP-113), in a directory called
+// <topic>-<partition>.<32 hex digits>-future.
+func futureOf(name string) (partition string, ok bool) {
+	rest, ok := strings.CutSuffix(name, "-future")
+	if at := len(rest) - 33; ok && at > 0 && rest[at] == '.' && isPartition(rest[:at]) {
+		return rest[:at], true
+	}
+	return "", false
 }
 
 // mostFindings bounds what is said of one partition: after a bad byte much else does not fit.

@@ -369,3 +369,46 @@ func TestPlantedUnsoundness(t *testing.T) {
 		})
 	}
 }
+
+// TestFutureIsNoUnsoundness stops a broker in order while a log is on its way to another directory: the checkpoints there
+// name it by what it will be called.
+func TestFutureIsNoUnsoundness(t *testing.T) {
+	fs := disktest.New()
+	s, err := storage.Open(storage.StoreOptions{Dirs: []string{dir, "/other"}, FS: fs, NodeID: 1, Now: func() time.Time { return time.UnixMilli(1_700_000_100_000) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.WriteMeta(cluster, 1); err != nil {
+		t.Fatal(err)
+	}
+	l, err := s.Log("t", [16]byte{1}, 0, smallConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := "/other"
+	if strings.HasPrefix(l.Dir(), to) {
+		to = dir
+	}
+	f, err := s.BeginMove("t", [16]byte{1}, 0, to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range []*log.Log{l, f} {
+		u := batch.NewBuilder(batch.BuilderOptions{})
+		u.Add(1_700_000_000_000, nil, []byte("v"))
+		h, _ := batch.ParseHeader(u.Bytes())
+		if _, err := x.Append(u.Bytes(), h, 1_700_000_000_000); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(true); err != nil {
+		t.Fatal(err)
+	}
+	if b := string(fs.Bytes(to + "/recovery-point-offset-checkpoint")); !strings.Contains(b, "t 0 1") {
+		t.Fatalf("the checkpoint says %q", b)
+	}
+	r, err := check.Directory(fs, to, false)
+	if err != nil || !r.Clean || !r.Sound() {
+		t.Errorf("%v, %v", r.All(), err)
+	}
+}
