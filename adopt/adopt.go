@@ -69,6 +69,10 @@ type Transaction struct {
 // ErrNotEmpty says that a directory that is to be written is not empty.
 var ErrNotEmpty = errors.New("is not empty")
 
+// ErrOverlap says that a directory that is to be written is another one of the
+// call's, or lies in one.
+var ErrOverlap = errors.New("directories overlap")
+
 const metadataDir = "__cluster_metadata-0"
 
 // Run takes over.
@@ -129,6 +133,9 @@ func (a *adoption) look() error {
 		a.from, a.clean = append(a.from, s.Identity), append(a.clean, err == nil)
 		a.report.Clean = a.report.Clean && err == nil
 	}
+	if err := a.apart(); err != nil {
+		return err
+	}
 	for _, dir := range a.o.To {
 		names, err := os.ReadDir(dir)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -139,6 +146,30 @@ func (a *adoption) look() error {
 		}
 	}
 	a.report.ClusterID, a.report.NodeID = a.from[0].ClusterID, a.from[0].NodeID
+	return nil
+}
+
+// apart says whether each directory that is to be written lies outside all others.
+func (a *adoption) apart() error {
+	others := slices.Clone(a.o.From)
+	if a.o.Metadata != "" {
+		others = append(others, a.o.Metadata)
+	}
+	for i, to := range a.o.To {
+		for _, other := range slices.Concat(others, a.o.To[:i], a.o.To[i+1:]) {
+			path, err := filepath.Abs(to)
+			if err != nil {
+				return err
+			}
+			around, err := filepath.Abs(other)
+			if err != nil {
+				return err
+			}
+			if in, err := filepath.Rel(around, path); err == nil && (in == "." || filepath.IsLocal(in)) {
+				return fmt.Errorf("%w: %s lies in %s", ErrOverlap, to, other)
+			}
+		}
+	}
 	return nil
 }
 

@@ -104,6 +104,25 @@ func seeded(t *testing.T, dir string) *image.Image {
 	return image.FromSnapshot(int64(s.GetMetadata().GetIndex()), e)
 }
 
+// What is written lies beside Kafka's directories and not in them, each by itself.
+func TestWritesNothingIntoWhatItReads(t *testing.T) {
+	from, other, to := kafka(t), kafka(t), filepath.Join(t.TempDir(), "ours")
+	for name, o := range map[string]Options{
+		"within":          {From: []string{from}, To: []string{filepath.Join(from, "new")}},
+		"within another":  {From: []string{from, other}, To: []string{to, filepath.Join(other, "new")}},
+		"one twice":       {From: []string{from, other}, To: []string{to, to + "/."}},
+		"one in another":  {From: []string{from, other}, To: []string{to, filepath.Join(to, "more")}},
+		"in the metadata": {From: []string{from}, Metadata: other, To: []string{filepath.Join(other, "new")}},
+	} {
+		if _, err := Run(o); !errors.Is(err, ErrOverlap) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(from, "new")); err == nil {
+		t.Error("something was written")
+	}
+}
+
 func TestTakesOver(t *testing.T) {
 	for _, abort := range []bool{false, true} {
 		torn := metadataBatch(60, topic("torn", 20, node)...)
