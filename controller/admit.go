@@ -98,7 +98,7 @@ func (m *member) membership() bool {
 }
 
 // nextChange is the next step of an admission: a change of the group; or none
-// and the identity that the node has in it; or neither, for now.
+// and the identity that the node has in it; or neither yet.
 func (m *member) nextChange(a *admission) (uint64, *pb.ConfChange, error) {
 	if a.node == NodeOf(m.id) {
 		return 0, nil, fmt.Errorf("node %d asks to be admitted, and is the active controller", a.node)
