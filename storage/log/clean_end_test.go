@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"millrace/storage/batch"
@@ -186,4 +187,33 @@ func TestHolesOfAnotherBroker(t *testing.T) {
 			t.Errorf("holes %v: %v of %v, cut %+v", holes, dump(t, l.View()), before, r.Cut)
 		}
 	}
+}
+
+// TestReadersWaitForASlowExchange lets an exchange take two seconds, as a busy disk may.
+func TestReadersWaitForASlowExchange(t *testing.T) {
+	x := full(t)
+	synctest.Test(t, func(t *testing.T) {
+		v := x.log.View()
+		x.log.cutting.Store(true)
+		go func() {
+			time.Sleep(2 * time.Second)
+			x.log.publish()
+			x.log.cutting.Store(false)
+		}()
+		if _, err := again(v, func(now *View) (int, error) {
+			if now == v {
+				return 0, errRetired
+			}
+			return 1, nil
+		}); err != nil {
+			t.Error(err)
+		}
+		// One that does not end is told of.
+		v = x.log.View()
+		x.log.cutting.Store(true)
+		if _, err := again(v, func(*View) (int, error) { return 0, errRetired }); !errors.Is(err, errRetired) {
+			t.Error(err)
+		}
+		x.log.cutting.Store(false)
+	})
 }

@@ -80,11 +80,15 @@ func (v *View) sizeOf(i int) int64 {
 // turns is how many truncations a reader lets overtake it.
 const turns = 8
 
-// again runs a read on v, and on a newer view when a truncation, or the removal of old segments, overtook it. While a
-// truncation is under way its readers have a view that ends before the cut and indexes that may be cut already: they
-// wait a moment for the view that goes with those.
+// mostWaits is how often a reader looks whether a change that is under way has ended, at last each 64 ms: ten seconds,
+// which a busy disk may take for a few names.
+const mostWaits = 160
+
+// again runs a read on v, and on a newer view when a truncation, a cleaning, or the removal of old segments, overtook it.
+// While a truncation or an exchange is under way its readers have a view that ends before the cut, or names what is gone,
+// and indexes that may be cut already: they wait a moment for the view that goes with those.
 func again[T any](v *View, read func(*View) (T, error)) (T, error) {
-	for i := 0; ; i++ {
+	for turn, waits := 0, 0; ; {
 		x, err := read(v)
 		if err == nil {
 			return x, nil
@@ -93,20 +97,22 @@ func again[T any](v *View, read func(*View) (T, error)) (T, error) {
 		if next.closed && (errors.Is(err, errRetired) || errors.Is(err, fs.ErrNotExist)) {
 			return x, ErrClosed
 		}
-		if i == turns || !(errors.Is(err, errRetired) || errors.Is(err, fs.ErrNotExist) || isCorrupt(err)) {
+		if turn == turns || !(errors.Is(err, errRetired) || errors.Is(err, fs.ErrNotExist) || isCorrupt(err)) {
 			return x, err
 		}
 		if next == v {
 			cutting := v.log.cutting.Load()
-			if next = v.log.View(); next == v && !cutting {
+			if next = v.log.View(); next == v && (!cutting || waits == mostWaits) {
 				return x, err
 			}
 			if next == v {
-				time.Sleep(time.Millisecond << i)
-				next = v.log.View()
+				time.Sleep(time.Millisecond << min(waits, 6))
+				waits++
+				continue
 			}
 		}
 		v = next
+		turn++
 	}
 }
 
