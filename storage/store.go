@@ -409,7 +409,7 @@ type State int
 
 const (
 	LeftEmpty   State = iota // no partition is in them
-	LeftClean                // they were closed in order
+	LeftClean                // those with partitions were closed in order
 	LeftUnclean              // their broker has ended some other way
 )
 
@@ -417,17 +417,19 @@ func (f State) String() string {
 	return [...]string{"empty", "closed in order", "not closed in order"}[f]
 }
 
-// State says how the directories were left. It is for the time before logs are opened.
+// State says how the directories were left; one that is new among others says nothing. It is for the time before logs
+// are opened.
 func (s *Store) State() State {
-	if s.cleanDirsCount == len(s.dirs) {
-		return LeftClean
-	}
+	state := LeftEmpty
 	for _, d := range s.dirs {
-		if len(d.found) > 0 {
+		switch {
+		case d.clean:
+			state = LeftClean
+		case len(d.found) > 0:
 			return LeftUnclean
 		}
 	}
-	return LeftEmpty
+	return state
 }
 
 // ClusterID is what meta.properties says, or what WriteMeta was told; "" while nobody has said it.

@@ -122,6 +122,29 @@ func TestCleanStopReadsNoSegment(t *testing.T) {
 	}
 }
 
+func TestState(t *testing.T) {
+	h := newHouse(t, "/a", "/b")
+	is := func(want State) {
+		t.Helper()
+		if got := h.s.State(); got != want {
+			t.Fatalf("%v, want %v", got, want)
+		}
+	}
+	is(LeftEmpty)
+	for p := range int32(2) {
+		h.add(h.log("t", 1, p), 1)
+	}
+	h.ok(h.s.Close(true))
+	h.fs.Put("/c/lost+found", nil)
+	h.dirs = append(h.dirs, "/c")
+	h.open()
+	is(LeftClean) // the new one says nothing
+	h.ok(h.s.Checkpoint())
+	h.fs.Crash(rand.New(rand.NewPCG(1, 1)))
+	h.open()
+	is(LeftUnclean)
+}
+
 func TestCrashRecoversAll(t *testing.T) {
 	for seed := range uint64(30) {
 		h := newHouse(t)
