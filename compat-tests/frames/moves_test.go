@@ -38,7 +38,7 @@ func TestMovesAreKafkas(t *testing.T) {
 			t.Errorf("stopping Millrace: %v", err)
 		}
 	})
-	p := &peers{ours: Address{Broker: b.Bootstrap}, newest: Address{Broker: k.Bootstrap}, explained: map[string]int{}}
+	p := &peers{ours: Address{Broker: b.Bootstrap}, newest: Address{Broker: k.Bootstrap}, explained: map[string]int{}, seen: map[string]seen{}}
 	p.newestHas = serves(t, k.Bootstrap)
 	c := Case{API: kmsg.AlterReplicaLogDirs, Name: "moves", Run: moves}
 	for v := int16(1); v <= 2; v++ {
