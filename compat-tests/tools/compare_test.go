@@ -25,6 +25,7 @@ func TestAlike(t *testing.T) {
 		"cluster":         {"x", "Cluster ID: 0urClusterIdIsThisOne1", "Cluster ID: MkU3OEVBNTcwNTJENDM2Qg"},
 		"directories":     {"x", `{"logDir":"/d/ours","file":"/f/ours/plan"}`, `{"logDir":"/d/kafka/data","file":"/f/kafka/plan"}`},
 		"throughput":      {"x", "100 records sent, 1538.5 records/sec (0.15 MB/sec), 3.05 ms avg latency, 60.00 ms max latency, 2 ms 50th, 4 ms 95th, 60 ms 99th, 60 ms 99.9th.", "100 records sent, 7.1 records/sec (9.15 MB/sec), 1.05 ms avg latency, 61.00 ms max latency, 3 ms 50th, 5 ms 95th, 61 ms 99th, 61 ms 99.9th."},
+		"decimals":        {"x", `{"avg_throughput":8.1967213114754}`, `{"avg_throughput":7.25}`},
 		"prose":           {"x", "Error: no way\nERROR org.apache.kafka.common.errors.InvalidTopicException: no way\n", "Error: not so\nERROR org.apache.kafka.common.errors.InvalidTopicException: not so\n"},
 		"frames":          {"x", "a\n\tat a.B.c(D.java:3)\n\t... 10 more\nb", "a\n\tat e.F.g(H.java:9)\nb"},
 		"widths":          {"kafka-consumer-groups", "GROUP  A\ng      b\n", "GROUP A\ng     b  \n"},

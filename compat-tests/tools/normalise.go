@@ -77,6 +77,17 @@ var number = regexp.MustCompile(`-?\d+(?:\.\d+)?`)
 func (n *Normaliser) Text(text string) string {
 	text = strings.ReplaceAll(text, "\r\n", "\n")
 	text = frameText.ReplaceAllString(text, "")
+	for _, re := range measured { // first: decimals can look like a time
+		text = re.ReplaceAllStringFunc(text, func(s string) string {
+			// The figure is the first number, or the last where words stand first.
+			all := number.FindAllStringIndex(s, -1)
+			at := all[0]
+			if at[0] > 0 || strings.HasPrefix(s, "0\t") || strings.Contains(s, "th = ") {
+				at = all[len(all)-1]
+			}
+			return s[:at[0]] + "<measured>" + s[at[1]:]
+		})
+	}
 	for _, m := range proseText.FindAllStringSubmatch(text, -1) {
 		text = strings.ReplaceAll(text, m[2], "<prose of "+m[1]+">")
 	}
@@ -100,17 +111,6 @@ func (n *Normaliser) Text(text string) string {
 	text = agoText.ReplaceAllString(text, "<time>")
 	text = crcText.ReplaceAllString(text, "$1<crc>")
 	text = consumed.ReplaceAllString(text, "$1, <measured>, $2, <measured>")
-	for _, re := range measured {
-		text = re.ReplaceAllStringFunc(text, func(s string) string {
-			// The figure is the first number, or the last where words stand first.
-			all := number.FindAllStringIndex(s, -1)
-			at := all[0]
-			if at[0] > 0 || strings.HasPrefix(s, "0\t") || strings.Contains(s, "th = ") {
-				at = all[len(all)-1]
-			}
-			return s[:at[0]] + "<measured>" + s[at[1]:]
-		})
-	}
 	return text
 }
 

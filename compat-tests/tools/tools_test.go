@@ -272,25 +272,23 @@ func (s *stage) perform(t *testing.T, p *Play) {
 		t.Logf("waits for %s; %d commands say so", tally.Waits, n)
 		return
 	}
-	begun := time.Now()
-	var ours, theirs []Seen
-	var errs [2]error
-	var wg sync.WaitGroup
+	// Apache Kafka answers some changes before it has applied them, and a JVM stands
+	// still at times: what differs is played once more, under other names.
+	var theirs []Seen
 	var took [2]time.Duration
-	wg.Go(func() { ours, errs[0] = Perform(s.we, s.runner, p, s.run); took[0] = time.Since(begun) })
-	wg.Go(func() { theirs, errs[1] = Perform(s.they, s.runner, p, s.run); took[1] = time.Since(begun) })
-	wg.Wait()
-	s.mu.Lock()
-	differences := Compare(ours, theirs, s.we, s.they, s.used)
-	s.mu.Unlock()
-	tally.Commands, tally.Differences = len(theirs), len(differences)
-	for _, d := range differences {
-		t.Error(d)
-	}
-	for _, err := range errs {
-		if err != nil {
-			t.Error(err)
-			tally.Differences++
+	for attempt, run := range []string{s.run, s.run + "x"} {
+		var failures []string
+		theirs, took, failures = s.playOn(p, run)
+		tally.Commands, tally.Differences = len(theirs), len(failures)
+		if len(failures) == 0 {
+			break
+		}
+		for _, f := range failures {
+			if attempt == 0 {
+				t.Logf("once: %s", f)
+			} else {
+				t.Error(f)
+			}
 		}
 	}
 	if os.Getenv("MILLRACE_TOOLS_SHOW") != "" {
@@ -299,6 +297,28 @@ func (s *stage) perform(t *testing.T, p *Play) {
 		}
 	}
 	t.Logf("%d commands in %v, against Apache Kafka in %v", len(theirs), took[0].Round(time.Millisecond), took[1].Round(time.Millisecond))
+}
+
+// playOn plays on both servers and says what differs and what could not be played.
+func (s *stage) playOn(p *Play, run string) (theirs []Seen, took [2]time.Duration, failures []string) {
+	begun := time.Now()
+	var ours []Seen
+	var errs [2]error
+	var wg sync.WaitGroup
+	wg.Go(func() { ours, errs[0] = Perform(s.we, s.runner, p, run); took[0] = time.Since(begun) })
+	wg.Go(func() { theirs, errs[1] = Perform(s.they, s.runner, p, run); took[1] = time.Since(begun) })
+	wg.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, d := range Compare(ours, theirs, s.we, s.they, s.used) {
+		failures = append(failures, fmt.Sprint(d))
+	}
+	for _, err := range errs {
+		if err != nil {
+			failures = append(failures, err.Error())
+		}
+	}
+	return theirs, took, failures
 }
 
 // everyOption holds the plays to it: no option that a tool's --help names is
