@@ -145,9 +145,9 @@ func (c *Cleaner) thread(ctx context.Context, id int, set CleanerSettings) {
 // dirty is a log that is to be cleaned.
 type dirty struct {
 	Cleanable
-	key  partitionKey
-	log  *log.Log
-	todo compact.Range
+	key partitionKey
+	log *log.Log
+	due compact.Range
 }
 
 // CleanOnce cleans the dirtiest log that is due, if there is one, and says whether it did. It is what the threads do in
@@ -262,7 +262,7 @@ func (c *Cleaner) clean(ctx context.Context, d dirty, keys *compact.Keys, buffer
 		return log.Cleaned{}, log.ErrClosed
 	}
 	out, err := d.log.Clean(log.CleanOptions{
-		Range: d.todo, Now: c.s.now().UnixMilli(), Keys: keys, Buffer: buffer, Exclusive: d.Exclusive,
+		Range: d.due, Now: c.s.now().UnixMilli(), Keys: keys, Buffer: buffer, Exclusive: d.Exclusive,
 		Throttle: func(stop <-chan struct{}, n int) error { return c.io.wait(ctx, stop, n) },
 	})
 	if err != nil {

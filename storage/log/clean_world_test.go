@@ -341,20 +341,7 @@ func (w *cleanWorld) hold(d draw) error {
 	if w.end == w.start {
 		return nil
 	}
-	s, err := w.log.View().Read(w.start+batch.Offset(d(int(w.end-w.start), "from")), w.end, 1+d(2000, "max bytes"), true)
-	if err != nil {
-		return err
-	}
-	p := make([]byte, s.Len())
-	if n, err := s.ReadAt(p, 0); n != len(p) || (err != nil && err != io.EOF) {
-		return fmt.Errorf("read section: %w", err)
-	}
-	w.held = append(w.held, held{s: s, bytes: p})
-	if len(w.held) > 3 {
-		w.held[0].s.Release()
-		w.held = w.held[1:]
-	}
-	return nil
+	return holdSection(&w.held, w.log.View(), w.start+batch.Offset(d(int(w.end-w.start), "from")), w.end, 1+d(2000, "max bytes"))
 }
 
 // clean cleans what can be, and notes in the model what that may do and what it must.

@@ -571,12 +571,17 @@ func (w *world) resume() error {
 	return w.log.AssignEpoch(w.epoch)
 }
 
-// hold reads a section and keeps it; the oldest is given back when there are several.
+// hold keeps a section of somewhere.
 func (w *world) hold(d draw) error {
 	if w.end == w.start {
 		return nil
 	}
-	s, err := w.log.View().Read(w.start+batch.Offset(d(int(w.end-w.start), "from")), w.end, 1+d(2000, "max bytes"), true)
+	return holdSection(&w.held, w.log.View(), w.start+batch.Offset(d(int(w.end-w.start), "from")), w.end, 1+d(2000, "max bytes"))
+}
+
+// holdSection reads a section and keeps it with others; the oldest is given back when there are several.
+func holdSection(list *[]held, v *View, from, to batch.Offset, most int) error {
+	s, err := v.Read(from, to, most, true)
 	if err != nil {
 		return err
 	}
@@ -584,10 +589,10 @@ func (w *world) hold(d draw) error {
 	if n, err := s.ReadAt(p, 0); n != len(p) || (err != nil && err != io.EOF) {
 		return fmt.Errorf("read section: %w", err)
 	}
-	w.held = append(w.held, held{s: s, bytes: p})
-	if len(w.held) > 3 {
-		w.held[0].s.Release()
-		w.held = w.held[1:]
+	*list = append(*list, held{s: s, bytes: p})
+	if len(*list) > 3 {
+		(*list)[0].s.Release()
+		*list = (*list)[1:]
 	}
 	return nil
 }
