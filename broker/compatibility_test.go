@@ -11,6 +11,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"millrace/compat-tests/explained"
 	"millrace/compat-tests/ledger"
 	"millrace/controller/state"
 )
@@ -153,7 +154,9 @@ func compatibility(t *testing.T, figures *ledger.Ledger) []byte {
 	for _, f := range state.SupportedFeatures() {
 		fmt.Fprintf(&features, "| %s | %s |\n", f.Name, versions(f.Min, f.Max))
 	}
-	for mark, text := range map[string][]byte{"{{served}}\n": served.Bytes(), "{{unserved}}\n": unserved.Bytes(), "{{features}}\n": features.Bytes()} {
+	purposes, differences := explained.Lines()
+	lines := func(list []string) []byte { return []byte(strings.Join(list, "\n") + "\n") }
+	for mark, text := range map[string][]byte{"{{purposes}}\n": lines(purposes), "{{differences}}\n": lines(differences), "{{served}}\n": served.Bytes(), "{{unserved}}\n": unserved.Bytes(), "{{features}}\n": features.Bytes()} {
 		if bytes.Count(page, []byte(mark)) != 1 {
 			t.Fatalf("testdata/compatibility.txt has %s not once", mark)
 		}
@@ -162,8 +165,8 @@ func compatibility(t *testing.T, figures *ledger.Ledger) []byte {
 	return page
 }
 
-// TestCompatibilityPage holds docs/compatibility.md to the table of APIs and to
-// the ledger, and the ledger's lines to the table. With -update it writes the
+// TestCompatibilityPage holds docs/compatibility.md to the table of APIs, to that
+// of explained differences and to the ledger, and the ledger's lines to the table. With -update it writes the
 // page, and makes the ledger's lines those of the table.
 func TestCompatibilityPage(t *testing.T) {
 	figures, err := ledger.Load(compatibilityFile)
@@ -190,6 +193,6 @@ func TestCompatibilityPage(t *testing.T) {
 		t.Errorf("%s has other versions than broker/apis.go: go test ./broker -run CompatibilityPage -update", compatibilityFile)
 	}
 	if !bytes.Equal(have, want) {
-		t.Errorf("%s is not what broker/apis.go, broker/testdata and %s make: go test ./broker -run CompatibilityPage -update", compatibilityPage, compatibilityFile)
+		t.Errorf("%s is not what broker/apis.go, broker/testdata, compat-tests/explained and %s make: go test ./broker -run CompatibilityPage -update", compatibilityPage, compatibilityFile)
 	}
 }

@@ -96,9 +96,8 @@ func (m *member) quorum(req *kmsg.DescribeQuorumRequest, now time.Time) *kmsg.De
 		var out []kmsg.DescribeQuorumResponseTopicPartitionReplicaState
 		for _, id := range ids {
 			s := kmsg.DescribeQuorumResponseTopicPartitionReplicaState{ReplicaID: NodeOf(id), LastFetchTimestamp: -1, LastCaughtUpTimestamp: -1, LogEndOffset: -1}
-			if n := m.committed.Node(s.ReplicaID); n != nil && n.Incarnation == IncarnationOf(id) {
-				s.ReplicaDirectoryID = n.Directory
-			}
+			// Its directory is told of from kraft.version 1 on, which is not offered
+			// (KIP-853); raft itself knows its nodes by their directories at any level.
 			if id == m.id {
 				s.LogEndOffset, s.LastFetchTimestamp, s.LastCaughtUpTimestamp = int64(last)+1, now.UnixMilli(), now.UnixMilli()
 			} else if c := m.contacts[id]; !c.heard.IsZero() {

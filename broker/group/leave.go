@@ -23,19 +23,16 @@ func (t *turn) leave(q machine.Request, r *kmsg.LeaveGroupRequest) {
 		members = []kmsg.LeaveGroupRequestMember{one}
 	}
 	var here roster
-	exists := t.look(r.Group) != nil
-	if exists {
-		here = rosterOf(t.look(r.Group))
+	now := t.look(r.Group)
+	if now != nil {
+		here = rosterOf(now)
 	}
-	left := false
+	var gone departed
 	for _, who := range members {
 		code := unknownMemberID
-		if exists {
-			if code = here.strike(who); code == none {
-				t.leaveOne(t.edit(r.Group), who)
-			}
+		if now != nil {
+			code = here.strike(who, &gone)
 		}
-		left = left || code == none
 		if r.Version < 3 {
 			resp.ErrorCode = code
 			continue
@@ -44,11 +41,12 @@ func (t *turn) leave(q machine.Request, r *kmsg.LeaveGroupRequest) {
 		out.MemberID, out.InstanceID, out.ErrorCode = who.MemberID, who.InstanceID, code
 		resp.Members = append(resp.Members, out)
 	}
-	if !left {
+	if len(gone.members)+len(gone.pending) == 0 {
 		t.reply(q.Ticket, resp, machine.Wait{})
 		return
 	}
 	l := t.edit(r.Group)
+	t.depart(l, gone)
 	if l.state != empty {
 		// Also after a pending member alone: whom the group waited for is not known
 		// to be the rest.
@@ -64,58 +62,76 @@ func (t *turn) leave(q machine.Request, r *kmsg.LeaveGroupRequest) {
 // roster finds a group's members by what a request calls them: it may list as
 // many as fit its frame, and the shard has other groups to serve.
 type roster struct {
-	byID, promised map[string]bool   // by member id; promised ids are pending ones
-	byInstance     map[string]string // member id by instance id
+	byID, promised map[string]int // places in members and pending, by member id
+	byInstance     map[string]int // places in members, by instance id
+	ids            []*member
 }
 
+// departed are the places of those who leave, in the order in which they do.
+type departed struct{ members, pending []int }
+
 func rosterOf(l *live) roster {
-	r := roster{byID: map[string]bool{}, promised: map[string]bool{}, byInstance: map[string]string{}}
-	for _, m := range l.members {
-		r.byID[m.id] = true
+	r := roster{byID: map[string]int{}, promised: map[string]int{}, byInstance: map[string]int{}, ids: l.members}
+	for i, m := range l.members {
+		r.byID[m.id] = i
 		if m.instance != nil {
-			r.byInstance[*m.instance] = m.id
+			r.byInstance[*m.instance] = i
 		}
 	}
 	for i := range l.pending {
-		r.promised[l.pending[i].id] = true
+		r.promised[l.pending[i].id] = i
 	}
 	return r
 }
 
 // strike takes a member off, or says why it is none.
-func (r roster) strike(who kmsg.LeaveGroupRequestMember) int16 {
-	if r.promised[who.MemberID] {
+func (r roster) strike(who kmsg.LeaveGroupRequestMember, gone *departed) int16 {
+	if i, ok := r.promised[who.MemberID]; ok && who.MemberID != "" {
 		delete(r.promised, who.MemberID)
+		gone.pending = append(gone.pending, i)
 		return none
 	}
-	id, named := who.MemberID, false
+	i, ok := r.byID[who.MemberID]
 	if who.InstanceID != nil {
-		if id, named = r.byInstance[*who.InstanceID]; !named || !r.byID[id] {
+		named, here := r.byInstance[*who.InstanceID]
+		switch {
+		case !here:
 			return unknownMemberID
-		}
-		if who.MemberID != "" && who.MemberID != id {
+		case who.MemberID == "":
+			i, ok = named, true
+		case !ok || i != named:
 			return fencedInstanceID
 		}
 	}
-	if !r.byID[id] {
+	if !ok {
 		return unknownMemberID
 	}
-	delete(r.byID, id)
-	if named {
-		delete(r.byInstance, *who.InstanceID)
+	m := r.ids[i]
+	delete(r.byID, m.id)
+	if m.instance != nil {
+		delete(r.byInstance, *m.instance)
 	}
+	gone.members = append(gone.members, i)
 	return none
 }
 
-// leaveOne ends the membership of one that is there.
-func (t *turn) leaveOne(l *live, who kmsg.LeaveGroupRequestMember) {
-	if i := l.pendingIndex(who.MemberID); i >= 0 && who.MemberID != "" {
-		l.dropPending(i)
-		return
+// depart ends memberships, all at once: one by one each would be looked for anew.
+func (t *turn) depart(l *live, gone departed) {
+	for _, i := range gone.members {
+		m := l.own(i)
+		t.answerJoin(m, unknownMemberID)
+		t.answerSync(m, unknownMemberID)
 	}
-	i := l.index(who.MemberID)
-	if who.MemberID == "" {
-		i = l.static(*who.InstanceID)
+	l.dropAll(gone.members)
+	away := map[int]bool{}
+	for _, i := range gone.pending {
+		away[i] = true
 	}
-	t.expel(l, i, unknownMemberID)
+	kept := l.pending[:0]
+	for i, p := range l.pending {
+		if !away[i] {
+			kept = append(kept, p)
+		}
+	}
+	l.pending = kept
 }

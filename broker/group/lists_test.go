@@ -2,6 +2,7 @@ package group
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -71,29 +72,81 @@ func TestLongLeaveLists(t *testing.T) {
 		}
 		l.members = append(l.members, m)
 	}
-	r := rosterOf(l)
+	r, gone := rosterOf(l), departed{}
 	for i := range strangers {
 		for _, who := range []kmsg.LeaveGroupRequestMember{
 			{MemberID: fmt.Sprint("stranger", i)}, {InstanceID: kmsg.StringPtr("nobody")}, {},
 			{MemberID: "member19999", InstanceID: kmsg.StringPtr("nobody")},
 		} {
-			if code := r.strike(who); code != unknownMemberID {
+			if code := r.strike(who, &gone); code != unknownMemberID {
 				t.Fatalf("%v: %d", who, code)
 			}
 		}
-		if code := r.strike(kmsg.LeaveGroupRequestMember{MemberID: "member0", InstanceID: kmsg.StringPtr("instance19999")}); code != fencedInstanceID {
+		if code := r.strike(kmsg.LeaveGroupRequestMember{MemberID: "member0", InstanceID: kmsg.StringPtr("instance19999")}, &gone); code != fencedInstanceID {
 			t.Fatalf("another's instance: %d", code)
 		}
 	}
 	for i, who := range []kmsg.LeaveGroupRequestMember{{MemberID: "member4"}, {MemberID: "member5"}, {InstanceID: kmsg.StringPtr("instance7")}, {MemberID: "member9", InstanceID: kmsg.StringPtr("instance9")}} {
-		if code := r.strike(who); code != none {
+		if code := r.strike(who, &gone); code != none {
 			t.Errorf("member %d: %d", i, code)
 		}
 		for _, again := range []kmsg.LeaveGroupRequestMember{who, {InstanceID: kmsg.StringPtr([]string{"instance4", "instance5", "instance7", "instance9"}[i])}} {
-			if code := r.strike(again); code != unknownMemberID {
+			if code := r.strike(again, &gone); code != unknownMemberID {
 				t.Errorf("member %d again: %d", i, code)
 			}
 		}
+	}
+	if want := []int{4, 5, 7, 9}; !slices.Equal(gone.members, want) || len(gone.pending) > 0 {
+		t.Errorf("those who leave are at %v, %v; want %v", gone.members, gone.pending, want)
+	}
+}
+
+// TestManyLeaveAtOnce: all members of a large group but one leave by one request,
+// and those who were promised an id, too; the one that stays leads. Looking for each
+// anew would outlast the time that the test binary is given.
+func TestManyLeaveAtOnce(t *testing.T) {
+	const members, stays = 300_000, 200_000
+	now := time.Unix(1_800_000_000, 0)
+	m := New(Config{})
+	m.Handle(now, machine.Loaded{})
+	l := newLive()
+	l.state, l.generation, l.leader, l.protocolType, l.protocol = preparingRebalance, 7, "member0", "consumer", kmsg.StringPtr("range")
+	l.initial = true
+	ask := kmsg.NewPtrLeaveGroupRequest()
+	ask.Version, ask.Group = 5, "g"
+	for i := range members {
+		x := &member{of: l, id: fmt.Sprint("member", i), protocols: []protocol{{"range", nil}}}
+		who := kmsg.LeaveGroupRequestMember{MemberID: x.id}
+		if i%2 == 1 {
+			x.instance = kmsg.StringPtr(fmt.Sprint("instance", i))
+			who = kmsg.LeaveGroupRequestMember{InstanceID: x.instance}
+		}
+		if i == 0 {
+			x.join = parked{1, 9}
+		}
+		l.members = append(l.members, x)
+		l.pending = append(l.pending, pending{id: fmt.Sprint("promised", i)})
+		if i != stays {
+			ask.Members = append(ask.Members, who, kmsg.LeaveGroupRequestMember{MemberID: fmt.Sprint("promised", i)})
+		}
+	}
+	m.ensure("g").live = l
+	d := m.Handle(now, machine.Request{Ticket: 2, Body: ask})
+	if len(d.Replies) != 2 {
+		t.Fatalf("%d replies", len(d.Replies))
+	}
+	if j := d.Replies[0].Body.(*kmsg.JoinGroupResponse); d.Replies[0].Ticket != 1 || j.ErrorCode != unknownMemberID || j.MemberID != "" {
+		t.Errorf("the one who waited is told %d as %q", j.ErrorCode, j.MemberID)
+	}
+	for i, a := range d.Replies[1].Body.(*kmsg.LeaveGroupResponse).Members {
+		if a.ErrorCode != none {
+			t.Fatalf("leaving, the %d. of the list: %d", i, a.ErrorCode)
+		}
+	}
+	l = m.groups["g"].live
+	want := fmt.Sprint("member", stays)
+	if len(l.members) != 1 || l.members[0].id != want || l.leader != want || len(l.pending) != 1 || l.pending[0].id != fmt.Sprint("promised", stays) {
+		t.Errorf("%d members are left, led by %q, and %d promised ids", len(l.members), l.leader, len(l.pending))
 	}
 }
 

@@ -152,12 +152,28 @@ func (l *live) pendingIndex(id string) int {
 	return -1
 }
 
-// drop takes the member at i out. If it led, one of those who are left does at
-// once, so that a newcomer does not lead before them; Kafka takes any of them,
-// here it is the first.
-func (l *live) drop(i int) {
-	led := l.members[i].id == l.leader
-	l.members = append(l.members[:i], l.members[i+1:]...)
+// drop takes the member at i out.
+func (l *live) drop(i int) { l.dropAll([]int{i}) }
+
+// dropAll takes the members at these places out. If one of them led, the first of
+// those who are left does at once, so that a newcomer does not lead before them;
+// Kafka takes any of them.
+func (l *live) dropAll(places []int) {
+	away := make(map[int]bool, len(places))
+	for _, i := range places {
+		away[i] = true
+	}
+	led := false
+	kept := l.members[:0]
+	for i, m := range l.members {
+		if away[i] {
+			led = led || m.id == l.leader
+			continue
+		}
+		kept = append(kept, m)
+	}
+	clear(l.members[len(kept):])
+	l.members = kept
 	if !led {
 		return
 	}

@@ -45,8 +45,6 @@ var explained = []explanation{
 	// The quorum.
 	explain(`^AlterConfigs/groups and metrics/.*\d+ type (32|16) \[".*"\] .*Error(Code: 42 against 0|Message: .* against null)$`,
 		"Kafka's controller passes over a key without a value that its broker refuses; both listeners refuse it here"),
-	explain(`^DescribeQuorum/partitions/v2: .*ReplicaDirectoryID: ".*id \d+.*" against ".*no id.*"$`,
-		"voters are known by their directories here, also where they are configured; Kafka tells directories from kraft.version 1 on"),
 
 	// Configs: what this run's servers are told on their command lines.
 	explain(`^DescribeConfigs/broker/.*"(advertised.listeners|controller.listener.names|controller.quorum.voters|process.roles)"`,

@@ -31,6 +31,9 @@ const (
 	anAddress kind = "address"
 	// How large the disk is, and how much of it is free: whether it is told.
 	aDisk kind = "disk"
+	// How much room a log takes: exact, but where the broker has compressed it anew.
+	// Two compressors' bytes are not the same; the records are compared.
+	aSize kind = "size"
 	// A moment: now, or else exact.
 	aMoment kind = "moment"
 	// How long to hold back: quotas are the servers' own.
@@ -59,6 +62,7 @@ var kinds = map[string]kind{
 
 	"Host": anAddress, "Port": anAddress, "ClientHost": anAddress, "Dir": anAddress,
 	"TotalBytes": aDisk, "UsableBytes": aDisk,
+	"DescribeLogDirsResponseDirTopicPartition.Size": aSize,
 	"ThrottleMillis": aThrottle,
 	"LogAppendTime":  aMoment, "Timestamp": aMoment, "LastTimestamp": aMoment,
 	"LastFetchTimestamp": aMoment, "LastCaughtUpTimestamp": aMoment,
@@ -85,10 +89,43 @@ type normaliser struct {
 	run, own string
 	ids      map[kind]map[any]string
 	now      time.Time
+	// packed are the topics that a broker may have compressed anew; topic is the one
+	// whose logs are being normalised.
+	packed map[string]bool
+	topic  string
+}
+
+// asked takes note of what a request says of compression.
+func (n *normaliser) asked(req kmsg.Request) {
+	note := func(topic, key string, value *string) {
+		if key == "compression.type" && (value == nil || *value != "producer") {
+			n.packed[topic] = true
+		}
+	}
+	switch r := req.(type) {
+	case *kmsg.CreateTopicsRequest:
+		for _, t := range r.Topics {
+			for _, c := range t.Configs {
+				note(t.Topic, c.Name, c.Value)
+			}
+		}
+	case *kmsg.AlterConfigsRequest:
+		for _, x := range r.Resources {
+			for _, c := range x.Configs {
+				note(x.ResourceName, c.Name, c.Value)
+			}
+		}
+	case *kmsg.IncrementalAlterConfigsRequest:
+		for _, x := range r.Resources {
+			for _, c := range x.Configs {
+				note(x.ResourceName, c.Name, c.Value)
+			}
+		}
+	}
 }
 
 func newNormaliser(run, own string) *normaliser {
-	return &normaliser{run: run, own: own, ids: map[kind]map[any]string{"TopicID": {strangerID: "<stranger>"}}, now: time.Now()}
+	return &normaliser{run: run, own: own, ids: map[kind]map[any]string{"TopicID": {strangerID: "<stranger>"}}, now: time.Now(), packed: map[string]bool{}}
 }
 
 // unnumbered is an id that has no number yet: all of them are alike while lists
@@ -155,6 +192,11 @@ func (n *normaliser) value(v reflect.Value, owner, name string) any {
 			}
 		}
 		return n.identity(k, v)
+	case aSize:
+		if n.packed[n.topic] {
+			return v.Int() > 0
+		}
+		return v.Int()
 	case aMetadataOffset, aDisk:
 		return v.Int() >= 0
 	case anAddress:
@@ -182,6 +224,9 @@ func (n *normaliser) value(v reflect.Value, owner, name string) any {
 		}
 		m := map[string]any{}
 		t := v.Type()
+		if x, ok := v.Interface().(kmsg.DescribeLogDirsResponseDirTopic); ok {
+			n.topic = x.Topic
+		}
 		for i := range t.NumField() {
 			f := t.Field(i)
 			if !f.IsExported() || f.Name == "Version" {

@@ -137,9 +137,19 @@ func (g *gen) acls() Step {
 	})
 }
 
+// undisturbed is asking while nobody changes a subscription to clients' metrics.
+func (g *gen) undisturbed(client, what string, build func(s *side) kmsg.Request) Step {
+	step := g.asking(client, what, build)
+	return Step{Text: step.Text, Do: func(p *Play) {
+		p.subscriptions.RLock()
+		defer p.subscriptions.RUnlock()
+		step.Do(p)
+	}}
+}
+
 func (g *gen) telemetryGet() Step {
 	client, mode := oneOf(g.Rand, "t0", "t1"), oneOf(g.Rand, "new", "its own", "its own", "reserved")
-	return g.asking(client, "telemetry subscriptions, "+mode, func(s *side) kmsg.Request {
+	return g.undisturbed(client, "telemetry subscriptions, "+mode, func(s *side) kmsg.Request {
 		req := kmsg.NewPtrGetTelemetrySubscriptionsRequest()
 		switch mode {
 		case "its own":
@@ -156,7 +166,7 @@ func (g *gen) telemetryGet() Step {
 func (g *gen) telemetryPush() Step {
 	client, mode := oneOf(g.Rand, "t0", "t1"), oneOf(g.Rand, "its own", "its own", "unknown subscription", "reserved", "zero")
 	terminating, codec := g.chance(25), oneOf[int8](g.Rand, 0, 0, 0, 9)
-	return g.asking(client, fmt.Sprintf("push telemetry, %s, terminating %v, codec %d", mode, terminating, codec), func(s *side) kmsg.Request {
+	return g.undisturbed(client, fmt.Sprintf("push telemetry, %s, terminating %v, codec %d", mode, terminating, codec), func(s *side) kmsg.Request {
 		req := kmsg.NewPtrPushTelemetryRequest()
 		req.Terminating, req.CompressionType, req.Metrics = terminating, codec, []byte{}
 		if t := s.telemetry[client]; t != nil {

@@ -2,6 +2,7 @@ package oracle
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -141,6 +142,7 @@ func (g *gen) alterIncrementally() Step {
 	v := g.pick()
 	what := fmt.Sprintf("alter configs, validate only %v: %s %v", validate, shownResources(rs), cs)
 	return Step{Text: what, Do: func(p *Play) {
+		defer p.subscribing(rs)()
 		p.ask("admin", v, what, func(s *side) kmsg.Request {
 			req := kmsg.NewPtrIncrementalAlterConfigsRequest()
 			req.ValidateOnly = validate
@@ -165,6 +167,7 @@ func (g *gen) alterWhole() Step {
 	cs, validate, v := g.changes(r), g.chance(20) || r.shared, g.pick()
 	what := fmt.Sprintf("replace configs, validate only %v: %s %v", validate, shownResources([]resource{r}), cs)
 	return Step{Text: what, Do: func(p *Play) {
+		defer p.subscribing([]resource{r})()
 		p.ask("admin", v, what, func(s *side) kmsg.Request {
 			req := kmsg.NewPtrAlterConfigsRequest()
 			req.ValidateOnly = validate
@@ -180,6 +183,17 @@ func (g *gen) alterWhole() Step {
 		})
 		p.configured([]resource{r})
 	}}
+}
+
+// subscribing keeps the telemetry of other sequences away while a subscription
+// changes: both servers match all their clients anew then.
+func (p *Play) subscribing(rs []resource) (done func()) {
+	if !slices.ContainsFunc(rs, func(r resource) bool { return r.kind == 16 }) {
+		return func() {}
+	}
+	p.subscribed = true
+	p.subscriptions.Lock()
+	return p.subscriptions.Unlock
 }
 
 // configured waits until a change of configs has gone through, and looks at

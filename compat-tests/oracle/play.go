@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -51,6 +52,10 @@ type Play struct {
 	asked   int
 	// spoil changes a request's bytes on their way; nil: they stay.
 	spoil func([]byte) []byte
+	// subscriptions is held by those who change a subscription to clients' metrics,
+	// and shared by those who ask of them; subscribed: this play has changed one.
+	subscriptions *sync.RWMutex
+	subscribed    bool
 }
 
 // patience is how long an answer may take; for those who wait on purpose, too.
@@ -166,6 +171,7 @@ func (p *Play) send(client string, v pick, what string, build func(s *side) kmsg
 	}
 	for i := range x.req {
 		x.req[i].SetVersion(version)
+		p.Sides[i].versed.asked(x.req[i])
 		if f, ok := x.req[i].(*kmsg.FetchRequest); ok && version < 15 {
 			f.ReplicaState.ID, f.ReplicaState.Epoch = -1, -1 // a tag that is none before
 		}
@@ -389,10 +395,8 @@ func (p *Play) compare(x *exchange) {
 				d.Answers[i] = text(r)
 			}
 		}
-		if e := explain(d.Text); e != nil {
-			d.Why = e.why
+		if d.Why = explain(d.Text); d.Why != "" {
 			explained++
-			p.over = p.over || e.ends
 		}
 		p.differ(d)
 	}

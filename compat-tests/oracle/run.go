@@ -22,6 +22,8 @@ type Servers struct {
 	both  map[int16][2]int16
 	n     atomic.Int64
 	slow  func(Step, time.Duration)
+	// subscriptions to clients' metrics are all sequences': see Play.
+	subscriptions sync.RWMutex
 }
 
 // unadvertised are what Kafka serves and tells nobody of where no plugin takes
@@ -93,7 +95,7 @@ func (o *Outcome) Unexplained() *Difference {
 // begin starts a play.
 func (s *Servers) begin() *Play {
 	prefix := fmt.Sprintf("%s-%d-", s.Names, s.n.Add(1))
-	return &Play{Sides: [2]*side{newSide(s.Addr[0], "orc-", prefix), newSide(s.Addr[1], "orc-", prefix)}, tally: newTally(), both: s.both}
+	return &Play{Sides: [2]*side{newSide(s.Addr[0], "orc-", prefix), newSide(s.Addr[1], "orc-", prefix)}, tally: newTally(), both: s.both, subscriptions: &s.subscriptions}
 }
 
 // Play plays steps on both servers, up to the first difference that nobody has
@@ -118,10 +120,20 @@ func (s *Servers) Play(steps []Step) Outcome {
 // end takes away what a play has made, so that a long run does not fill the
 // servers.
 func (p *Play) end() Outcome {
+	if p.subscribed {
+		p.subscriptions.Lock()
+		defer p.subscriptions.Unlock()
+	}
 	for _, s := range p.Sides {
 		s.close()
 		s.cleanUp()
+		if p.subscribed {
+			s.catchUp() // what it says is nobody's concern any more
+		}
 		s.close()
+	}
+	if p.subscribed {
+		pause(10)
 	}
 	return Outcome{p.found, p.tally, p.asked, p.err}
 }

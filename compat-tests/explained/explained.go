@@ -1,0 +1,91 @@
+// Package explained is the one table of what the differential test (package oracle)
+// may find and nobody has to mend, and of why. docs/compatibility.md is made from the
+// same table, so that the page and the test say the same.
+//
+// A difference is meant only if it follows from one of the Purposes, or if Kafka's own
+// tracker has a ticket or a KIP for what Kafka does there. Everything else is a fault.
+package explained
+
+import "regexp"
+
+// Purpose is one of the things in which Millrace differs from Apache Kafka on purpose.
+type Purpose struct {
+	Name string
+	What string // some sentences, for the page
+}
+
+// The purposes.
+var (
+	Created = Purpose{"created at once", "topics that a request creates, internal ones too, exist when it is answered; an admin request is answered when the broker " +
+		"that was asked has applied the change. Kafka answers earlier."}
+	Address = Purpose{"address", "a broker without a configured address tells each client the address it has reached it by."}
+	Overlap = Purpose{"produces overlap", "Produce requests of one connection overlap while they wait for replication; replies keep the order of requests."}
+	OneNode = Purpose{"one node", "defaults suit one node: replication factors, the initial rebalance delay, `node.id`, `process.roles`, `listeners`, `log.dirs`; a directory " +
+		"that is not formatted is founded. In a cluster of one broker configured replication factors count as 1, with a warning; a request that asks for " +
+		"more is refused, as in Kafka."}
+	Old = Purpose{"old versions", "versions that Kafka 4.0 dropped (KIP-896) are served, message sets too. What is converted for a client before 0.11 is bounded: a " +
+		"compressed batch that would become more than 16 MiB and four times its size is refused to it (MESSAGE_TOO_LARGE)."}
+	Environment = Purpose{"environment", "environment variables are merged over the defaults, for the program as for the image."}
+	Telemetry   = Purpose{"telemetry", "the APIs of KIP-714 are advertised and served without a plugin: what clients push is read, and shown at /metrics."}
+	Unbuilt     = Purpose{"not ahead of its code", "what is not built is not advertised: no API version, feature level or type of coordinator; a request for one is " +
+		"answered UNSUPPORTED_VERSION. A config that waits for something warns once."}
+	Records = Purpose{"every record", "records are looked at one by one, also where Kafka passes over them: offsets are dense, and what no consumer could read is refused " +
+		"(INVALID_RECORD)."}
+	Answered  = Purpose{"answered", "requests that Kafka 4.4.0 never answers are answered."}
+	Listeners = Purpose{"both listeners", "broker configs are checked alike on both listeners; Kafka's controller stores what its broker refuses. DescribeQuorum of a node " +
+		"without a controller listener tells none."}
+	Reach = Purpose{"within reach", "a change after which nobody could connect any more (`max.connections=0` and its kin) is refused where no controller listener is left " +
+		"to take it back by."}
+)
+
+// Purposes are all of them, as the page lists them.
+var Purposes = []*Purpose{&Created, &Address, &Overlap, &OneNode, &Old, &Environment, &Telemetry, &Unbuilt, &Records, &Answered, &Listeners, &Reach}
+
+// Difference is one that is meant.
+type Difference struct {
+	API string // as package kmsg names it
+	// At matches what follows "API vN: " in the text of a difference: what was asked,
+	// where in the answer it is, and both values, "what.path: ours against Kafka's".
+	At  *regexp.Regexp
+	Why string
+	// Purpose is what it follows from; nil where Ticket names a ticket or a KIP of Kafka's.
+	Purpose *Purpose
+	Ticket  string
+}
+
+// Cites is what a difference follows from, in a word.
+func (d *Difference) Cites() string {
+	if d.Purpose != nil {
+		return d.Purpose.Name
+	}
+	return d.Ticket
+}
+
+var head = regexp.MustCompile(`^(\w+) v\d+: `)
+
+// Find gives the entry that explains a difference; nil if there is none.
+func Find(text string) *Difference {
+	m := head.FindStringSubmatch(text)
+	if m == nil {
+		return nil
+	}
+	for i := range Sequences {
+		if d := &Sequences[i]; d.API == m[1] && d.At.MatchString(text[len(m[0]):]) {
+			return d
+		}
+	}
+	return nil
+}
+
+// Lines are the table as the page shows it: the purposes, and what sequences show of
+// them or of what Kafka has tickets for.
+func Lines() (purposes, sequences []string) {
+	for _, p := range Purposes {
+		purposes = append(purposes, "- *"+p.Name+"*: "+p.What)
+	}
+	for i := range Sequences {
+		d := &Sequences[i]
+		sequences = append(sequences, "- "+d.API+": "+d.Why+" ("+d.Cites()+")")
+	}
+	return purposes, sequences
+}

@@ -1,0 +1,58 @@
+package explained
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestEveryDifferenceCites: what explains a difference is a purpose that the page
+// lists, or a ticket, and says more than that.
+func TestEveryDifferenceCites(t *testing.T) {
+	listed := map[*Purpose]bool{}
+	for _, p := range Purposes {
+		if p.Name == "" || !strings.HasSuffix(p.What, ".") || listed[p] {
+			t.Errorf("purpose %+v", p)
+		}
+		listed[p] = true
+	}
+	ticket := regexp.MustCompile(`^(KAFKA|KIP)-\d+$`)
+	for _, d := range Sequences {
+		if (d.Purpose != nil) == (d.Ticket != "") || d.Purpose != nil && !listed[d.Purpose] || d.Ticket != "" && !ticket.MatchString(d.Ticket) {
+			t.Errorf("%s, %s: cites %q", d.API, d.At, d.Cites())
+		}
+		if d.API == "" || d.Why == "" {
+			t.Errorf("%+v", d)
+		}
+	}
+}
+
+// TestExplainedNarrowly: an entry explains what it is there for and not what lies
+// beside it.
+func TestExplainedNarrowly(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		want string // the purpose or ticket; "" for none
+	}{
+		{`Metadata v9: metadata of some [{none name}], create true, operations false false.Topics[0].ErrorCode: 0 against 3`, "created at once"},
+		{`Metadata v9: metadata of some [{none name}], create true, operations false false.Topics[0].TopicID: "<TopicID 2>" against "<none>"`, "created at once"},
+		{`Metadata v9: metadata of some [{a name}], create false, operations false false.Topics[0].ErrorCode: 0 against 3`, ""},
+		{`Metadata v9: metadata of some [{a name}], create true, operations false false.Topics[0].ErrorCode: 3 against 0`, ""},
+		{`Metadata v9: metadata of some [{a name}], create true, operations false false.Topics[0].Partitions[0].Leader: 1 against 2`, ""},
+		{`Metadata v9: metadata of some [{a name}], create true, operations false false.Topics[0].Partitions: 1 elements against 2: [] against []`, ""},
+		{`UpdateFeatures v1: update features [{kraft.version 1 1}], down false.ErrorCode: 95 against 0`, "not ahead of its code"},
+		{`UpdateFeatures v1: update features [{metadata.version 7 1}], down false.ErrorCode: 95 against 0`, ""},
+		{`PushTelemetry v0: push telemetry, its own, terminating false, codec 0.ErrorCode: 87 against 0`, "telemetry"},
+		{`PushTelemetry v0: push telemetry, its own, terminating false, codec 0.ErrorCode: 87 against 42`, ""},
+		{`Fetch v0: push telemetry.ErrorCode: 87 against 0`, ""},
+		{`no difference at all`, ""},
+	} {
+		got := ""
+		if d := Find(c.text); d != nil {
+			got = d.Cites()
+		}
+		if got != c.want {
+			t.Errorf("%s: explained by %q, want %q", c.text, got, c.want)
+		}
+	}
+}
