@@ -91,6 +91,10 @@ oracle-long: build ## as many of them as an hour takes; writes their lines of th
 	  $(GO) test -tags compat -count=1 -timeout 80m -v ./compat-tests/oracle; seen=$$?; \
 	  $(GO) run ./compat-tests/ledger/cmd $(if $(ADD),-add) .cache/oracle.json && exit $$seen
 
+.PHONY: oracle-depth
+oracle-depth: build ## which of Apache Kafka's branches the committed seeds reach, counted by JaCoCo's agent, and which error codes they see; none fewer than the ledger has
+	MILLRACE_ORACLE_DEPTH=1 $(GO) test -tags compat -count=1 -timeout 60m -v -run 'TestDepth$$' ./compat-tests/oracle
+
 .PHONY: tools
 tools: build ## Kafka's own command-line tools, their output compared with that against Apache Kafka
 	$(GO) test -tags compat -count=1 -timeout 15m -parallel 4 ./compat-tests/tools

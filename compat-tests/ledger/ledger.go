@@ -38,6 +38,7 @@ type Ledger struct {
 	APIs   []API   `json:"apis"` // by key and version
 	Suites []Suite `json:"suites"`
 	Oracle *Oracle `json:"oracle,omitempty"`
+	Depth  *Depth  `json:"depth,omitempty"`
 }
 
 // API is one version of one API. That it stands here says that it is served.
@@ -188,6 +189,9 @@ func (l *Ledger) Put(lines *Ledger) {
 	if lines.Oracle != nil {
 		l.Oracle = lines.Oracle
 	}
+	if lines.Depth != nil {
+		l.Depth = lines.Depth
+	}
 	l.tidy()
 }
 
@@ -285,6 +289,10 @@ func (l *Ledger) JSON() []byte {
 	b.WriteString("]")
 	if l.Oracle != nil {
 		b.WriteString(",\n\"oracle\": " + line(l.Oracle))
+	}
+	if l.Depth != nil {
+		b.WriteString(",\n\"depth\": ")
+		l.Depth.json(&b, line)
 	}
 	b.WriteString("\n}\n")
 	return b.Bytes()

@@ -26,6 +26,9 @@ func example() *Ledger {
 			}},
 		},
 		Oracle: &Oracle{Commit: "aa", Seeds: []int64{1, 51}, Sequences: 50, Codes: map[string][]int16{"3": {0, 3}}},
+		Depth: &Depth{Commit: "aa", Seeds: [2]int64{1, 51}, Parts: []Reached{{"LogValidator", 150, 200}, {"KafkaApis: Fetch", 8, 10}, {"UnifiedLog", 40, 80}},
+			Codes: map[string][]int16{"10": {0}, "3": {0, 3}}, Unseen: []Unseen{{3, 29, "needs an authorizer"}},
+			Unreached: []Unreached{{"UnifiedLog", "UnifiedLog.x", 40, []string{"never"}}}},
 	}
 	l.tidy()
 	return l
@@ -86,6 +89,13 @@ func TestWorse(t *testing.T) {
 		{"a newer version in which a test fails", true, func(l *Ledger) {
 			l.Suites[0].Version, l.Suites[0].Tests[0].Millrace = "1.1", Failed
 		}, "some tests 1.1, -x: a: failed"},
+		{"fewer branches by chance", true, func(l *Ledger) { l.Depth.Parts[0].Reached -= 1 }, ""},
+		{"fewer branches of a part", true, func(l *Ledger) { l.Depth.Parts[0].Reached -= 3; l.Depth.Parts[2].Reached += 3 }, "depth: 147 branches of LogValidator"},
+		{"fewer branches here and there", true, func(l *Ledger) { l.Depth.Parts[0].Reached--; l.Depth.Parts[1].Reached -= 2 }, "depth: 195 branches were reached, the ledger has 198"},
+		{"a part that is not counted", true, func(l *Ledger) { l.Depth.Parts = l.Depth.Parts[:2] }, "depth: the branches of UnifiedLog"},
+		{"an error code less", true, func(l *Ledger) { l.Depth.Codes["3"] = []int16{0} }, "depth: APIs were seen with 2 error codes, the ledger has 3"},
+		{"the depth of other seeds", true, func(l *Ledger) { l.Depth.Seeds[1], l.Depth.Parts[0].Reached = 30, 1 }, ""},
+		{"more branches", true, func(l *Ledger) { l.Depth.Parts[0].Reached += 20 }, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			seen := example()

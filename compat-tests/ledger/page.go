@@ -76,6 +76,9 @@ func (l *Ledger) markdown() []byte {
 	if l.Oracle != nil {
 		fmt.Fprintf(&b, "\nSequences: %d, seeds %s, at %s.\n", l.Oracle.Sequences, strings.Trim(fmt.Sprint(l.Oracle.Seeds), "[]"), l.Oracle.Commit)
 	}
+	if l.Depth != nil {
+		l.Depth.markdown(&b, l.name)
+	}
 	b.WriteString("\n### Clients and other projects' tests\n\n")
 	b.WriteString("Tests run, passed, failed and skipped here, and the same on " + Peer + " in the same run (`make suites`). Waiting: not run, for want of what\n")
 	b.WriteString("is not built yet.\n\n")
@@ -126,6 +129,16 @@ func (l *Ledger) markdown() []byte {
 		}
 	}
 	return b.Bytes()
+}
+
+// name is an API's name; its key where it is not served.
+func (l *Ledger) name(key int16) string {
+	for _, a := range l.APIs {
+		if a.Key == key {
+			return a.Name
+		}
+	}
+	return fmt.Sprint(key)
 }
 
 func (c *Compared) add(one *Compared) {

@@ -17,6 +17,8 @@ func (t Test) behind() bool {
 //     all in a run that compared frames. Sequences are random, so of them only the unexplained count.
 //   - A test: it passed here and passes no more, unless Kafka did not pass it either in the same run; or Kafka passed it and
 //     it was not passed here, unless the ledger has it so already; or it is gone.
+//   - Depth, over the same seeds: more than a hundredth less of the branches of a part of Kafka, or of all, or of the
+//     error codes that were seen.
 //
 // A suite that the ledger has in another version only is compared with that one: its tests are mostly the same.
 func Worse(committed, seen *Ledger, part bool) []string {
@@ -74,7 +76,7 @@ func Worse(committed, seen *Ledger, part bool) []string {
 			}
 		}
 	}
-	return out
+	return append(out, worseDepth(committed.Depth, seen.Depth)...)
 }
 
 // like finds the line that a suite's is to be compared with; an empty one where there is none.

@@ -165,10 +165,13 @@ func (g *gen) telemetryGet() Step {
 
 func (g *gen) telemetryPush() Step {
 	client, mode := oneOf(g.Rand, "t0", "t1"), oneOf(g.Rand, "its own", "its own", "unknown subscription", "reserved", "zero")
-	terminating, codec := g.chance(25), oneOf[int8](g.Rand, 0, 0, 0, 9)
-	return g.undisturbed(client, fmt.Sprintf("push telemetry, %s, terminating %v, codec %d", mode, terminating, codec), func(s *side) kmsg.Request {
+	terminating, codec, size := g.chance(25), oneOf[int8](g.Rand, 0, 0, 0, 9), 0
+	if g.chance(8) {
+		size = 1<<20 + 1 // a byte more than is taken
+	}
+	return g.undisturbed(client, fmt.Sprintf("push telemetry, %s, terminating %v, codec %d, %d bytes", mode, terminating, codec, size), func(s *side) kmsg.Request {
 		req := kmsg.NewPtrPushTelemetryRequest()
-		req.Terminating, req.CompressionType, req.Metrics = terminating, codec, []byte{}
+		req.Terminating, req.CompressionType, req.Metrics = terminating, codec, make([]byte, size)
 		if t := s.telemetry[client]; t != nil {
 			req.ClientInstanceID, req.SubscriptionID = t.instance, t.id
 		}

@@ -15,6 +15,7 @@ import (
 type side struct {
 	addr   string
 	prefix string
+	dir    string                 // where its logs lie, once it was asked
 	conns  map[string]*frame.Conn // by the client's name
 	versed *normaliser
 
@@ -219,6 +220,10 @@ func (s *side) learn(client string, req kmsg.Request, resp kmsg.Response) {
 	case *kmsg.InitProducerIDResponse:
 		if r.ErrorCode == 0 {
 			s.producers[client] = &producerID{r.ProducerID, r.ProducerEpoch}
+		}
+	case *kmsg.DescribeLogDirsResponse:
+		if len(r.Dirs) > 0 {
+			s.dir = r.Dirs[0].Dir
 		}
 	case *kmsg.GetTelemetrySubscriptionsResponse:
 		if r.ErrorCode == 0 {
