@@ -101,6 +101,12 @@ var handlers = map[int16][]string{
 	75: {"handleDescribeTopicPartitionsRequest"},
 }
 
+// opening are the local methods that stand before the first statement of theirs.
+var opening = map[string]string{
+	"KafkaApis.createResponseCallback$1":     "handleApiVersionsRequest",
+	"KafkaApis.clusterIdOrNodeIdIsInvalid$1": "handleApiVersionsRequest",
+}
+
 // handlerParts are the parts of the handlers, by key.
 func handlerParts() []part {
 	var out []part
