@@ -120,6 +120,31 @@ func wrapped(magic int8, codec int8, messages ...old) old {
 	return o
 }
 
+// MessageSet is a set of messages of one magic, packed by a codec's id; 0: each
+// by itself.
+func MessageSet(magic, codec int8, at int64, values ...string) []byte {
+	messages := olds(magic, values...)
+	for i := range messages {
+		messages[i].at = at + int64(i)
+	}
+	if codec == 0 {
+		return setOf(messages...)
+	}
+	w := wrapped(magic, codec, messages...)
+	w.at = at + int64(len(messages)-1)
+	return w.bytes()
+}
+
+// Resum sets the checksum of a set's first message.
+func Resum(set []byte) {
+	if n := 12 + int(binary.BigEndian.Uint32(set[8:])); n <= len(set) {
+		binary.BigEndian.PutUint32(set[12:], crc32.ChecksumIEEE(set[16:n]))
+	}
+}
+
+// Sets is what is compared of message sets.
+func Sets(b []byte) []any { return sets(b) }
+
 // sets reads message sets into what is compared of them: each message, what is
 // packed in it, and how they end. The bytes of a compressed message are each
 // server's own, and with them what fits behind it: the list ends with one that

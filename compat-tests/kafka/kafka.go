@@ -93,6 +93,7 @@ type Options struct {
 	Version    string
 	Dir        string            // where its data lies; "": a directory removed at Stop
 	Port       int               // of the broker listener; 0: a free one
+	Controller int               // of the controller listener; 0: a free one
 	Properties map[string]string // over the defaults of one combined node
 	Features   []string          // NAME=LEVEL, at formatting
 	JVM        []string          // more arguments of the server's java
@@ -138,8 +139,8 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	} else if err := l.Close(); err != nil {
 		return nil, err
 	}
-	controller := o.Port
-	for controller == o.Port {
+	controller := o.Controller
+	for controller == 0 || controller == o.Port {
 		if controller, err = freePort(); err != nil {
 			return nil, err
 		}

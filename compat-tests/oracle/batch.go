@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"millrace/compat-tests/frames"
 )
 
 // then is the time of the records that sequences write: the same on both
@@ -135,7 +137,7 @@ func (n *normaliser) batches(v reflect.Value) any {
 	b, list := v.Bytes(), []any{}
 	for len(b) > 0 {
 		if len(b) > 16 && b[16] < 2 {
-			return append(list, fmt.Sprintf("a message set: %x", b)) // of the versions before batches
+			return append(list, frames.Sets(b)...) // of the versions before batches
 		}
 		if len(b) < 61 {
 			return append(list, fmt.Sprintf("cut: %d bytes", len(b)))

@@ -160,19 +160,35 @@ func (n *normaliser) number(v any) any {
 			x[i] = n.number(x[i])
 		}
 	case unnumbered:
-		m := n.ids[x.kind]
-		if m == nil {
-			m = map[any]string{}
-			n.ids[x.kind] = m
-		}
-		name, ok := m[x.value]
-		if !ok {
-			name = fmt.Sprintf("<%s %d>", x.kind, len(m)+1)
-			m[x.value] = name
-		}
-		return name
+		return n.named(x.kind, x.value)
 	}
 	return v
+}
+
+// named is the number of an id, a new one if it has none.
+func (n *normaliser) named(k kind, value any) string {
+	m := n.ids[k]
+	if m == nil {
+		m = map[any]string{}
+		n.ids[k] = m
+	}
+	name, ok := m[value]
+	if !ok {
+		name = fmt.Sprintf("<%s %d>", k, len(m)+1)
+		m[value] = name
+	}
+	return name
+}
+
+// noID says that what stands in an id's place says that there is none.
+func noID(k kind, v reflect.Value) bool {
+	switch {
+	case !v.CanInt():
+		return v.IsZero()
+	case k == "SessionID" || k == "SubscriptionID":
+		return v.Int() == 0
+	}
+	return v.Int() < 0
 }
 
 func kindOf(owner, name string) kind {
@@ -277,11 +293,8 @@ func (n *normaliser) foreign(e reflect.Value, list string) bool {
 	if e.Kind() != reflect.Struct {
 		return false
 	}
-	for _, f := range names {
-		v := e.FieldByName(f)
-		if !v.IsValid() {
-			continue
-		}
+	for _, f := range namesOf(e.Type()) {
+		v := e.Field(f)
 		if v.Kind() == reflect.Pointer {
 			v = v.Elem()
 		}
@@ -341,16 +354,10 @@ func (n *normaliser) identity(k kind, v reflect.Value) any {
 		}
 		v = v.Elem()
 	}
-	if v.CanInt() {
-		none := v.Int() < 0
-		if k == "SessionID" || k == "SubscriptionID" {
-			none = v.Int() == 0
-		}
-		if none {
+	if noID(k, v) {
+		if v.CanInt() {
 			return v.Int()
 		}
-	}
-	if !v.CanInt() && v.IsZero() {
 		return "<none>"
 	}
 	value := v.Interface()
@@ -369,31 +376,4 @@ func text(v any) string {
 		return err.Error()
 	}
 	return string(b)
-}
-
-// codes gathers the error codes that an answer holds, at any depth.
-func codes(v reflect.Value, seen func(int16)) {
-	switch v.Kind() {
-	case reflect.Pointer, reflect.Interface:
-		if !v.IsNil() {
-			codes(v.Elem(), seen)
-		}
-	case reflect.Struct:
-		for i := range v.NumField() {
-			f := v.Type().Field(i)
-			switch {
-			case !f.IsExported():
-			case f.Type.Kind() == reflect.Int16 && strings.HasSuffix(f.Name, "ErrorCode"):
-				seen(int16(v.Field(i).Int()))
-			default:
-				codes(v.Field(i), seen)
-			}
-		}
-	case reflect.Slice:
-		if v.Type().Elem().Kind() == reflect.Struct {
-			for i := range v.Len() {
-				codes(v.Index(i), seen)
-			}
-		}
-	}
 }

@@ -45,7 +45,7 @@ func TestDepth(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(k.Stop)
-	s := &Servers{Names: "orc-depth", Addr: [2]string{millrace(t), k.Bootstrap}}
+	s := &Servers{Names: "orc-depth", Addr: [2]string{millrace(t).addr(), k.Bootstrap}}
 	s.ready(t)
 	begun := time.Now()
 	o := Options{From: 1, Seeds: uint64(number(t, "MILLRACE_ORACLE_SEEDS", committedSeeds)), Parallel: number(t, "MILLRACE_ORACLE_PARALLEL", 8*runtime.GOMAXPROCS(0)),

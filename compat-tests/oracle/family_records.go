@@ -400,7 +400,7 @@ func (e epoch) of(p *part) int32 {
 	if e.none {
 		return -1
 	}
-	return p.epoch + e.by
+	return p.near(e.by)
 }
 
 // wanted is one partition of a Fetch request.

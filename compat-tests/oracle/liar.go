@@ -15,6 +15,9 @@ import (
 type Lie struct {
 	Request func(req kmsg.Request)
 	Answer  func(req kmsg.Request, resp kmsg.Response)
+	// Down is told the server's data directory while it is down between its end and
+	// its new start.
+	Down func(dir string) error
 }
 
 // Liar stands in front of a server and tells a lie.

@@ -3,9 +3,13 @@
 package oracle
 
 import (
-	"crypto/rand"
-	"encoding/hex"
+	"encoding/binary"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -94,19 +98,92 @@ var lies = []struct {
 	}}},
 }
 
+// restartLies are faults of what a server keeps over a restart.
+var restartLies = []struct {
+	name, shows string
+	lie         func() Lie
+}{
+	{"a log start that moves back", "offsets at -2 after a restart", func() Lie {
+		return Lie{Down: func(dir string) error { return os.RemoveAll(filepath.Join(dir, "log-start-offset-checkpoint")) }}
+	}},
+	{"commits that are lost", "commits after a restart", func() Lie {
+		return Lie{Down: func(dir string) error { return cut(filepath.Join(dir, "__consumer_offsets-*", "*.log"), 0) }}
+	}},
+	{"a record that kill -9 loses although it was acknowledged", "after a restart", func() Lie {
+		return Lie{Down: func(dir string) error {
+			if _, err := os.Stat(filepath.Join(dir, ".kafka_cleanshutdown")); err == nil {
+				return nil
+			}
+			return cut(filepath.Join(dir, "orc-*", "*.log"), -7)
+		}}
+	}},
+	{"a producer's sequence that is forgotten", "as a producer", func() Lie {
+		var restarted atomic.Bool
+		return Lie{
+			Down: func(string) error { restarted.Store(true); return nil },
+			Request: func(req kmsg.Request) {
+				r, ok := req.(*kmsg.ProduceRequest)
+				if !ok || !restarted.Load() {
+					return
+				}
+				for i := range r.Topics {
+					for j := range r.Topics[i].Partitions {
+						// Without a producer no batch has a sequence to check.
+						if b := r.Topics[i].Partitions[j].Records; len(b) > 61 && b[16] == 2 {
+							binary.BigEndian.PutUint64(b[43:], math.MaxUint64)
+							binary.BigEndian.PutUint16(b[51:], math.MaxUint16)
+							binary.BigEndian.PutUint32(b[53:], math.MaxUint32)
+							resum(b)
+						}
+					}
+				}
+			},
+		}
+	}},
+	{"an epoch that stays", "LeaderEpoch", func() Lie {
+		return Lie{Answer: func(_ kmsg.Request, resp kmsg.Response) {
+			if r, ok := resp.(*kmsg.MetadataResponse); ok {
+				for i := range r.Topics {
+					for j := range r.Topics[i].Partitions {
+						r.Topics[i].Partitions[j].LeaderEpoch = min(r.Topics[i].Partitions[j].LeaderEpoch, 0)
+					}
+				}
+			}
+		}}
+	}},
+}
+
+// cut shortens files: to a size, or by so many bytes if that is negative.
+func cut(pattern string, size int64) error {
+	list, err := filepath.Glob(pattern)
+	for _, path := range list {
+		to := size
+		if size < 0 {
+			info, err := os.Stat(path)
+			if err != nil {
+				return err
+			}
+			if to += info.Size(); to < 0 {
+				continue
+			}
+		}
+		err = errors.Join(err, os.Truncate(path, to))
+	}
+	return err
+}
+
 // TestFindsLies holds one Millrace against another with a lie before it: each
 // lie has to be found, and none without one.
 func TestFindsLies(t *testing.T) {
 	a, b := millrace(t), millrace(t)
 	meet := func(t *testing.T, first string) *Servers {
-		random := make([]byte, 3)
-		rand.Read(random)
-		s := &Servers{Names: "orc-" + hex.EncodeToString(random), Addr: [2]string{first, b}}
+		s := &Servers{Names: runNames(), Addr: [2]string{first, b.addr()}}
 		s.ready(t)
+		s.Restart = func(kill bool) error { return restartAll(kill, a, b) }
 		return s
 	}
 	t.Run("none", func(t *testing.T) {
-		r := meet(t, a).Run(Options{From: 1, Seeds: 150, Parallel: 16, Log: t.Logf})
+		r := meet(t, a.addr()).Run(Options{From: 1, Seeds: 150, Parallel: 16, Log: t.Logf})
 		for _, f := range r.Findings {
 			t.Error(f)
 		}
@@ -116,23 +193,45 @@ func TestFindsLies(t *testing.T) {
 	})
 	for _, l := range lies {
 		t.Run(strings.ReplaceAll(l.name, " ", "-"), func(t *testing.T) {
-			x, err := NewLiar(a, l.lie)
+			x, err := NewLiar(a.addr(), l.lie)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer x.Close()
+			find(t, meet(t, x.Addr), l.family, l.shows, 40)
+		})
+	}
+	for _, l := range restartLies {
+		t.Run(strings.ReplaceAll(l.name, " ", "-"), func(t *testing.T) {
+			own := millrace(t)
+			lie := l.lie()
+			own.down = lie.Down
+			defer func() { own.down = nil }()
+			x, err := NewLiar(own.addr(), lie)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer x.Close()
 			s := meet(t, x.Addr)
-			// Seeds go on until one shows it.
-			for from := uint64(1); from < 600; from += 40 {
-				r := s.Run(Options{From: from, Seeds: 40, Only: l.family, Parallel: 16, First: true, Log: func(string, ...any) {}})
-				for _, f := range r.Findings {
-					if strings.Contains(f.Text, l.shows) {
-						t.Logf("found in %d steps: %s", len(f.Steps), f)
-						return
-					}
-				}
-			}
-			t.Error("not found")
+			s.Restart = func(kill bool) error { return restartAll(kill, own, b) }
+			find(t, s, theRestarts, l.shows, roundSize)
 		})
 	}
+}
+
+// find plays seeds until one shows a difference.
+func find(t *testing.T, s *Servers, family, shows string, step uint64) {
+	for from := uint64(1); from < 600; from += step {
+		r := s.Run(Options{From: from, Seeds: step, Only: family, Parallel: 16, First: true, Log: func(string, ...any) {}})
+		for _, f := range r.Findings {
+			if strings.Contains(f.Text, shows) {
+				t.Logf("found in %d steps: %s", len(f.Steps), f)
+				return
+			}
+		}
+		for _, err := range r.Errors {
+			t.Error(err)
+		}
+	}
+	t.Error("not found")
 }

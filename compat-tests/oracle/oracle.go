@@ -15,6 +15,13 @@
 // table (frames.Unordered). A difference that is meant stands in one table with
 // its reason (explained).
 //
+// Some sequences go on through restarts of both servers, in order and by kill -9:
+// they are played in rounds, all at once, and each restart comes when the last
+// has arrived at it. After it everything is looked at that a server has to keep.
+//
+// Versions that Kafka 4 has dropped are compared with Apache Kafka 3.9, by
+// families of their own (Servers.Old).
+//
 // Adding an API's sequences is adding a file with a family: steps with weights.
 //
 // The summary that a run writes, for other programs:

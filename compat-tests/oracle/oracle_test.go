@@ -3,13 +3,11 @@
 package oracle
 
 import (
-	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -19,13 +17,12 @@ import (
 
 	"millrace/compat-tests/frames"
 	"millrace/compat-tests/kafka"
-	"millrace/compat-tests/launch"
 )
 
 // properties are set on both servers: what concerns the size of a test, and
 // what Apache Kafka's own defaults do not suit one node with.
 var properties = map[string]string{
-	"node.id": "1", "num.partitions": "1", "file.delete.delay.ms": "1000",
+	"node.id": "1", "num.partitions": "1", "file.delete.delay.ms": "1000", "log.flush.start.offset.checkpoint.interval.ms": fmt.Sprint(startOffsets.Milliseconds()),
 	"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "100",
 	"offsets.topic.num.partitions": "4", "offsets.topic.replication.factor": "1",
 	"transaction.state.log.num.partitions": "4", "transaction.state.log.replication.factor": "1", "transaction.state.log.min.isr": "1",
@@ -52,6 +49,9 @@ func TestDifferences(t *testing.T) {
 		s.slow = func(step Step, took time.Duration) { fmt.Println(took, shortened(step.Text)) }
 	}
 	begun := time.Now()
+	if s.Old && os.Getenv("MILLRACE_ORACLE_FAMILY") == "" {
+		t.Setenv("MILLRACE_ORACLE_FAMILY", "old")
+	}
 	o := Options{From: uint64(number(t, "MILLRACE_ORACLE_FROM", 1)), Seeds: uint64(number(t, "MILLRACE_ORACLE_SEEDS", 1000)), Only: os.Getenv("MILLRACE_ORACLE_FAMILY"),
 		Parallel: number(t, "MILLRACE_ORACLE_PARALLEL", 8*runtime.GOMAXPROCS(0)), Log: func(format string, args ...any) {
 			fmt.Printf("%4.0f s: %s\n", time.Since(begun).Seconds(), fmt.Sprintf(format, args...))
@@ -74,7 +74,7 @@ func TestDifferences(t *testing.T) {
 		why = append(why, fmt.Sprintf("%6d explained: %s", n, w))
 	}
 	slices.Sort(why)
-	t.Logf("%d sequences, %d requests, %v\n%s", r.Sequences, r.Asked, time.Since(begun).Round(time.Second), strings.Join(why, "\n"))
+	t.Logf("%d sequences, %d requests, %d restarts, %v\n%s", r.Sequences, r.Asked, r.Restarts, time.Since(begun).Round(time.Second), strings.Join(why, "\n"))
 	if path := os.Getenv("MILLRACE_ORACLE_SUMMARY"); path != "" {
 		sum := r.Tally.Summary()
 		sum.Commit, sum.Seeds, sum.Sequences = commit(), [2]uint64{o.From, o.From + uint64(r.Sequences)}, r.Sequences
@@ -100,42 +100,29 @@ func commit() string {
 // MILLRACE_ORACLE_MILLRACE name.
 func start(t *testing.T) *Servers {
 	t.Helper()
-	random := make([]byte, 3)
-	rand.Read(random)
-	s := &Servers{Names: "orc-" + hex.EncodeToString(random)}
+	s := &Servers{Names: runNames(), Old: os.Getenv("MILLRACE_ORACLE_VERSION") == kafka.Oldest}
 	s.Addr = [2]string{os.Getenv("MILLRACE_ORACLE_MILLRACE"), os.Getenv("MILLRACE_ORACLE_KAFKA")}
+	var own [2]restartable
 	if s.Addr[kafkas] == "" {
-		k, err := kafka.Start(context.Background(), kafka.Options{Properties: properties, Features: []string{"eligible.leader.replicas.version=0"}, JVM: []string{"-Xmx1g"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(k.Stop)
-		s.Addr[kafkas] = k.Bootstrap
+		own[kafkas] = apache(t)
+		s.Addr[kafkas] = own[kafkas].addr()
 	}
 	if s.Addr[ours] == "" {
-		s.Addr[ours] = millrace(t)
+		own[ours] = millrace(t)
+		s.Addr[ours] = own[ours].addr()
 	}
 	s.ready(t)
+	if own[ours] != nil && own[kafkas] != nil {
+		s.Restart = func(kill bool) error { return restartAll(kill, own[:]...) }
+	}
 	return s
 }
 
-func millrace(t *testing.T) string {
-	t.Helper()
-	var overrides []string
-	for k, v := range properties {
-		overrides = append(overrides, k+"="+v)
-	}
-	overrides = append(overrides, "listeners=PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0", "controller.listener.names=CONTROLLER")
-	b, err := launch.Start(launch.Options{Dir: filepath.Join(t.TempDir(), "data"), Overrides: overrides})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := b.Stop(); err != nil {
-			t.Errorf("stopping Millrace: %v", err)
-		}
-	})
-	return b.Bootstrap
+// runNames begins the names of everything that a run makes.
+func runNames() string {
+	random := make([]byte, 3)
+	rand.Read(random)
+	return "orc-" + hex.EncodeToString(random)
 }
 
 func (s *Servers) ready(t *testing.T) {

@@ -27,6 +27,8 @@ const (
 type Step struct {
 	Text string
 	Do   func(p *Play)
+	// restarts: it restarts the servers.
+	restarts bool
 }
 
 // Difference is an answer of Millrace's that is not Kafka's.
@@ -56,6 +58,12 @@ type Play struct {
 	// and shared by those who ask of them; subscribed: this play has changed one.
 	subscriptions *sync.RWMutex
 	subscribed    bool
+	// old: versions that Kafka 4 has dropped are asked in, where there are any.
+	old bool
+	// woken is told of every answer that comes.
+	woken chan struct{}
+	// round are those who restart the servers together with this one.
+	round *round
 }
 
 // patience is how long an answer may take; for those who wait on purpose, too.
@@ -80,6 +88,9 @@ func (p *Play) version(key int16, v pick) (int16, bool) {
 	from, to := max(r[0], v.from), r[1]
 	if v.to != 0 {
 		to = min(to, v.to)
+	}
+	if kept := keptFrom[key]; p.old && from < kept {
+		to = min(to, kept-1)
 	}
 	if from > to {
 		return 0, false
@@ -177,6 +188,7 @@ func (p *Play) send(client string, v pick, what string, build func(s *side) kmsg
 		}
 	}
 	p.asked++
+	p.touch(x.req[0].Key())
 	if f, ok := x.req[0].(*kmsg.FetchRequest); ok {
 		x.wait = time.Duration(f.MaxWaitMillis) * time.Millisecond
 	}
@@ -185,7 +197,8 @@ func (p *Play) send(client string, v pick, what string, build func(s *side) kmsg
 		silent = r.Acks == 0
 	}
 	for i, s := range p.Sides {
-		x.done[i] = make(chan frame.Outcome, 1)
+		done := make(chan frame.Outcome, 1)
+		x.done[i] = done
 		c, err := s.conn(client)
 		if err != nil {
 			p.fail(fmt.Errorf("connecting to %s: %w", s.addr, err))
@@ -204,17 +217,44 @@ func (p *Play) send(client string, v pick, what string, build func(s *side) kmsg
 		if silent {
 			probe := kmsg.NewPtrApiVersionsRequest()
 			go func() {
+				defer p.wake()
 				if err := c.Push(raw); err != nil {
-					x.done[i] <- frame.Outcome{Closed: true}
+					done <- frame.Outcome{Closed: true}
 					return
 				}
-				x.done[i] <- c.Send(c.Encode(probe), probe.ResponseKind())
+				done <- c.Send(c.Encode(probe), probe.ResponseKind())
 			}()
 			continue
 		}
-		go func() { x.done[i] <- c.Send(raw, kind) }()
+		go func() {
+			defer p.wake()
+			done <- c.Send(raw, kind)
+		}()
 	}
 	return x
+}
+
+// touch remembers what has to be cleaned up.
+func (p *Play) touch(key int16) {
+	kind := ""
+	switch kmsg.Key(key) {
+	case kmsg.AlterConfigs, kmsg.IncrementalAlterConfigs:
+		kind = "configs"
+	case kmsg.JoinGroup, kmsg.OffsetCommit, kmsg.ConsumerGroupHeartbeat, kmsg.ShareGroupHeartbeat, kmsg.TxnOffsetCommit:
+		kind = "groups"
+	}
+	if kind != "" {
+		for _, s := range p.Sides {
+			s.touched[kind] = true
+		}
+	}
+}
+
+func (p *Play) wake() {
+	select {
+	case p.woken <- struct{}{}:
+	default:
+	}
 }
 
 func (p *Play) fail(err error) {
@@ -224,8 +264,9 @@ func (p *Play) fail(err error) {
 	p.over = true
 }
 
-// calm is how long two servers must have been in the same state for a step to
-// be over; agreement is how long they may take to come to it.
+// calm is for how long the same requests must have been without an answer on
+// both servers to be taken for waiting; agreement is how long the two may take
+// to come to the same state.
 const (
 	calm      = 25 * time.Millisecond
 	agreement = 8 * time.Second
@@ -237,31 +278,21 @@ func (p *Play) settle(state func(s *side) string) {
 	if p.over {
 		return
 	}
-	last, since := "", time.Now()
-	for begun := time.Now(); ; time.Sleep(5 * time.Millisecond) {
-		var waits, told [2]string
-		for i, s := range p.Sides {
-			for _, x := range p.pending {
-				if x.out[i] == nil {
-					select {
-					case o := <-x.done[i]:
-						x.out[i] = &o
-					default:
-						waits[i] += " " + x.client
-					}
+	begun := time.Now()
+	waits, since := p.collect(), begun
+	var told [2]string
+	for {
+		rest := calm - time.Since(since)
+		if waits[0] == waits[1] && (waits[0] == "" || rest <= 0) {
+			// What nobody waits for has happened.
+			if state == nil {
+				break
+			}
+			if told = p.tell(state); told[0] == told[1] {
+				if now := p.collect(); now == waits {
+					break
 				}
 			}
-			if state != nil {
-				told[i] = state(s)
-			}
-		}
-		now := strings.Join([]string{waits[0], waits[1], told[0], told[1]}, "|")
-		if now != last {
-			last, since = now, time.Now()
-		}
-		same := waits[0] == waits[1] && told[0] == told[1]
-		if same && (time.Since(since) >= calm || state == nil && waits[0] == "") {
-			break
 		}
 		if time.Since(begun) > agreement {
 			what := p.pendingText()
@@ -273,6 +304,13 @@ func (p *Play) settle(state func(s *side) string) {
 			p.over = true
 			return
 		}
+		select {
+		case <-p.woken:
+		case <-time.After(max(rest, 4*time.Millisecond)):
+		}
+		if now := p.collect(); now != waits {
+			waits, since = now, time.Now()
+		}
 	}
 	p.elects()
 	p.pending = slices.DeleteFunc(p.pending, func(x *exchange) bool {
@@ -282,6 +320,34 @@ func (p *Play) settle(state func(s *side) string) {
 		p.compare(x)
 		return true
 	})
+}
+
+// collect takes the answers that have come, and names who waits on each side.
+func (p *Play) collect() [2]string {
+	var waits [2]string
+	for i := range p.Sides {
+		for _, x := range p.pending {
+			if x.out[i] == nil {
+				select {
+				case o := <-x.done[i]:
+					x.out[i] = &o
+				default:
+					waits[i] += " " + x.client
+				}
+			}
+		}
+	}
+	return waits
+}
+
+// tell asks both sides for a state.
+func (p *Play) tell(state func(s *side) string) [2]string {
+	var told [2]string
+	var other sync.WaitGroup
+	other.Go(func() { told[kafkas] = state(p.Sides[kafkas]) })
+	told[ours] = state(p.Sides[ours])
+	other.Wait()
+	return told
 }
 
 // elects ends a sequence where members of a group have been told of another
@@ -373,6 +439,9 @@ func (p *Play) compare(x *exchange) {
 		if a, b := x.pace(0), x.pace(1); a != b {
 			note(" came", a, b)
 		}
+		if alike(p.Sides[0].versed, p.Sides[1].versed, x.out[0].Response, x.out[1].Response) {
+			break
+		}
 		for _, d := range frames.Diff(p.Sides[0].versed.normal(x.out[0].Response), p.Sides[1].versed.normal(x.out[1].Response)) {
 			path, values, _ := strings.Cut(d, ": ")
 			a, b, _ := strings.Cut(values, " against ")
@@ -433,15 +502,13 @@ func shorten(s string) string {
 }
 
 // applied waits until Kafka's broker has applied all metadata that its
-// controller has agreed on: Kafka answers a change before.
+// controller has agreed on: Kafka answers a change before, Millrace does not.
 func (p *Play) applied() {
 	if p.over {
 		return
 	}
-	for _, s := range p.Sides {
-		if err := s.catchUp(); err != nil {
-			p.fail(err)
-		}
+	if err := p.kafka().catchUp(); err != nil {
+		p.fail(err)
 	}
 }
 
@@ -476,19 +543,15 @@ func (s *side) catchUp() error {
 	return fmt.Errorf("%s has not applied its metadata up to %d", s.addr, want)
 }
 
-// led waits until every partition of the topics that exist is led.
+// led waits until every partition of the topics that exist is led, which in
+// Kafka takes a moment more than to be made.
 func (p *Play) led(topics ...string) {
 	p.applied()
-	for _, s := range p.Sides {
-		if p.over {
+	for range 500 {
+		if p.over || p.kafka().allLed(topics) {
 			return
 		}
-		for range 500 {
-			if s.allLed(topics) {
-				break
-			}
-			time.Sleep(4 * time.Millisecond)
-		}
+		time.Sleep(4 * time.Millisecond)
 	}
 }
 

@@ -19,9 +19,16 @@ type Servers struct {
 	Addr [2]string // Millrace, Apache Kafka
 	// Names begin with this, so that runs on the same servers do not meet.
 	Names string
-	both  map[int16][2]int16
-	n     atomic.Int64
-	slow  func(Step, time.Duration)
+	// Restart ends both and starts them again on the same addresses and
+	// directories: in order, or after an end as by kill -9. nil: they stay, and
+	// sequences with restarts are left out.
+	Restart func(kill bool) error
+	// Old: the peer is one that serves what Kafka 4 has dropped, and that is what is
+	// compared.
+	Old  bool
+	both map[int16][2]int16
+	n    atomic.Int64
+	slow func(Step, time.Duration)
 	// subscriptions to clients' metrics are all sequences': see Play.
 	subscriptions sync.RWMutex
 }
@@ -50,8 +57,10 @@ func (s *Servers) Meet() error {
 			s.both[key] = [2]int16{max(a[0], b[0]), min(a[1], b[1])}
 		}
 	}
-	// Produce is told from 0 but served from 3 (KAFKA-18659).
-	s.both[0] = [2]int16{max(3, s.both[0][0]), s.both[0][1]}
+	if !s.Old {
+		// Produce is told from 0 but served from 3 (KAFKA-18659).
+		s.both[0] = [2]int16{max(3, s.both[0][0]), s.both[0][1]}
+	}
 	return nil
 }
 
@@ -95,13 +104,16 @@ func (o *Outcome) Unexplained() *Difference {
 // begin starts a play.
 func (s *Servers) begin() *Play {
 	prefix := fmt.Sprintf("%s-%d-", s.Names, s.n.Add(1))
-	return &Play{Sides: [2]*side{newSide(s.Addr[0], "orc-", prefix), newSide(s.Addr[1], "orc-", prefix)}, tally: newTally(), both: s.both, subscriptions: &s.subscriptions}
+	return &Play{Sides: [2]*side{newSide(s.Addr[0], "orc-", prefix), newSide(s.Addr[1], "orc-", prefix)}, tally: newTally(), both: s.both, old: s.Old, subscriptions: &s.subscriptions, woken: make(chan struct{}, 1)}
 }
 
 // Play plays steps on both servers, up to the first difference that nobody has
-// explained.
-func (s *Servers) Play(steps []Step) Outcome {
+// explained. Nothing runs beside it if it restarts them.
+func (s *Servers) Play(steps []Step) Outcome { return s.play(steps, newRound(1, s.Restart)) }
+
+func (s *Servers) play(steps []Step, r *round) Outcome {
 	p := s.begin()
+	p.round = r
 	for i, step := range steps {
 		p.step = i
 		begun := time.Now()
@@ -114,6 +126,7 @@ func (s *Servers) Play(steps []Step) Outcome {
 		}
 	}
 	p.drain()
+	r.leave()
 	return p.end()
 }
 
@@ -143,35 +156,69 @@ func (s *side) cleanUp() {
 	if err != nil {
 		return
 	}
-	all := kmsg.NewPtrMetadataRequest()
-	all.Version = 1
-	kind := all.ResponseKind()
-	kind.SetVersion(1)
-	if r, ok := c.Send(c.Encode(all), kind).Response.(*kmsg.MetadataResponse); ok {
+	ask := func(version int16, req kmsg.Request) kmsg.Response {
+		req.SetVersion(version)
+		kind := req.ResponseKind()
+		kind.SetVersion(version)
+		return c.Send(c.Encode(req), kind).Response
+	}
+	if r, ok := ask(1, kmsg.NewPtrMetadataRequest()).(*kmsg.MetadataResponse); ok {
 		req := kmsg.NewPtrDeleteTopicsRequest()
-		req.Version, req.TimeoutMillis = 1, 5000
+		req.TimeoutMillis = 5000
 		for _, t := range r.Topics {
 			if t.Topic != nil && strings.HasPrefix(*t.Topic, s.prefix) {
 				req.TopicNames = append(req.TopicNames, *t.Topic)
 			}
 		}
 		if len(req.TopicNames) > 0 {
-			kind := req.ResponseKind()
-			kind.SetVersion(1)
-			c.Send(c.Encode(req), kind)
+			ask(1, req)
 		}
 	}
-	drop := kmsg.NewPtrAlterConfigsRequest()
-	drop.Version = 1
-	for _, n := range []string{"sub0", "sub1"} {
-		drop.Resources = append(drop.Resources, kmsg.AlterConfigsRequestResource{ResourceType: 16, ResourceName: s.name(n)})
+	if s.touched["configs"] {
+		drop := kmsg.NewPtrAlterConfigsRequest()
+		for _, n := range []string{"sub0", "sub1"} {
+			drop.Resources = append(drop.Resources, kmsg.AlterConfigsRequestResource{ResourceType: 16, ResourceName: s.name(n)})
+		}
+		for _, n := range []string{"g0", "g1"} {
+			drop.Resources = append(drop.Resources, kmsg.AlterConfigsRequestResource{ResourceType: 32, ResourceName: s.name(n)})
+		}
+		ask(1, drop)
 	}
-	for _, n := range []string{"g0", "g1"} {
-		drop.Resources = append(drop.Resources, kmsg.AlterConfigsRequestResource{ResourceType: 32, ResourceName: s.name(n)})
+	if s.touched["groups"] {
+		s.cleanGroups(ask)
 	}
-	kind = drop.ResponseKind()
-	kind.SetVersion(1)
-	c.Send(c.Encode(drop), kind)
+}
+
+// cleanGroups has all members leave, and deletes the groups.
+func (s *side) cleanGroups(ask func(version int16, req kmsg.Request) kmsg.Response) {
+	list, ok := ask(0, kmsg.NewPtrListGroupsRequest()).(*kmsg.ListGroupsResponse)
+	if !ok {
+		return
+	}
+	describe, drop := kmsg.NewPtrDescribeGroupsRequest(), kmsg.NewPtrDeleteGroupsRequest()
+	for _, g := range list.Groups {
+		if strings.HasPrefix(g.Group, s.prefix) {
+			describe.Groups, drop.Groups = append(describe.Groups, g.Group), append(drop.Groups, g.Group)
+		}
+	}
+	if len(drop.Groups) == 0 {
+		return
+	}
+	if described, ok := ask(0, describe).(*kmsg.DescribeGroupsResponse); ok {
+		for _, g := range described.Groups {
+			leave := kmsg.NewPtrLeaveGroupRequest()
+			leave.Group = g.Group
+			for _, m := range g.Members {
+				one := kmsg.NewLeaveGroupRequestMember()
+				one.MemberID = m.MemberID
+				leave.Members = append(leave.Members, one)
+			}
+			if len(leave.Members) > 0 {
+				ask(3, leave)
+			}
+		}
+	}
+	ask(0, drop)
 }
 
 // Finding is a difference and the shortest sequence that was found to show it.
@@ -203,6 +250,7 @@ type Report struct {
 	Explained map[string]int
 	Tally     *Tally
 	Sequences int
+	Restarts  int
 	Asked     int
 	Errors    []error
 }
@@ -218,47 +266,108 @@ type Options struct {
 	First bool
 }
 
-// Run plays the sequences of some seeds, several at once, then plays anew what
-// differed, alone, and shortens it.
-func (s *Servers) Run(o Options) *Report {
-	r := &Report{Explained: map[string]int{}, Tally: newTally()}
-	type suspect struct {
-		seq Sequence
-		d   Difference
+// suspect is a sequence that showed a difference.
+type suspect struct {
+	seq Sequence
+	d   Difference
+}
+
+// running is what the players of a run share.
+type running struct {
+	sync.Mutex
+	*Options
+	report   *Report
+	suspects []suspect
+	done     int
+	broken   bool // the servers did not come back
+}
+
+func (r *running) over() bool {
+	return r.broken || r.First && len(r.suspects) > 0 || !r.Until.IsZero() && time.Now().After(r.Until)
+}
+
+func (r *running) took(seq Sequence, out *Outcome) {
+	r.Lock()
+	defer r.Unlock()
+	r.report.take(out)
+	if d := out.Unexplained(); d != nil {
+		r.suspects = append(r.suspects, suspect{seq, *d})
 	}
-	var suspects []suspect
-	var mu sync.Mutex
+	if out.Err != nil {
+		r.report.Errors = append(r.report.Errors, fmt.Errorf("seed %d (%s): %w", seq.Seed, seq.Family, out.Err))
+	}
+	if r.done++; r.done%200 == 0 {
+		r.Log("%d sequences, %d requests, %d differ", r.done, r.report.Asked, len(r.suspects))
+	}
+}
+
+// many plays the sequences of the seeds from one up to another, several at once.
+func (s *Servers) many(r *running, from, to uint64) {
 	var workers sync.WaitGroup
-	next, done := o.From, 0
-	for range max(1, o.Parallel) {
+	for range max(1, r.Parallel) {
 		workers.Go(func() {
 			for {
-				mu.Lock()
-				if o.First && len(suspects) > 0 || next >= o.From+o.Seeds || !o.Until.IsZero() && time.Now().After(o.Until) {
-					mu.Unlock()
+				r.Lock()
+				if r.over() || from >= to {
+					r.Unlock()
 					return
 				}
-				seed := next
-				next++
-				mu.Unlock()
-				seq := Make(seed, o.Only)
+				seed := from
+				from++
+				r.Unlock()
+				seq := Make(seed, r.Only)
 				out := s.Play(seq.Steps)
-				mu.Lock()
-				r.take(&out)
-				if d := out.Unexplained(); d != nil {
-					suspects = append(suspects, suspect{seq, *d})
-				}
-				if out.Err != nil {
-					r.Errors = append(r.Errors, fmt.Errorf("seed %d (%s): %w", seed, seq.Family, out.Err))
-				}
-				if done++; done%200 == 0 {
-					o.Log("%d sequences, %d requests, %d differ", done, r.Asked, len(suspects))
-				}
-				mu.Unlock()
+				r.took(seq, &out)
 			}
 		})
 	}
 	workers.Wait()
+}
+
+// together plays sequences that restart the servers, all at once: each restart
+// comes when all have arrived at it.
+func (s *Servers) together(r *running, from, to uint64) {
+	if r.over() {
+		return
+	}
+	var players sync.WaitGroup
+	round := newRound(int(to-from), s.Restart)
+	for seed := from; seed < to; seed++ {
+		players.Go(func() {
+			seq := Make(seed, r.Only)
+			out := s.play(seq.Steps, round)
+			r.took(seq, &out)
+		})
+	}
+	players.Wait()
+	r.report.Restarts += round.done
+	r.broken = r.broken || round.err != nil
+}
+
+// Run plays the sequences of some seeds, several at once, then plays anew what
+// differed, alone, and shortens it.
+func (s *Servers) Run(o Options) *Report {
+	r := &Report{Explained: map[string]int{}, Tally: newTally()}
+	x := &running{Options: &o, report: r}
+	for next, end := o.From, o.From+o.Seeds; next < end; {
+		last := min(end, roundAfter(next))
+		switch {
+		case !restarting(next, o.Only):
+			for last < end && !restarting(last, o.Only) {
+				last = min(end, roundAfter(last))
+			}
+			s.many(x, next, last)
+		case s.Restart != nil:
+			s.together(x, next, last)
+		default:
+			o.Log("seeds %d to %d restart the servers, which is not possible here: left out", next, last-1)
+		}
+		next = last
+	}
+	suspects := x.suspects
+	if x.broken {
+		return r
+	}
 	slices.SortFunc(suspects, func(a, b suspect) int { return int(int64(a.seq.Seed) - int64(b.seq.Seed)) })
 	kinds := map[string][]suspect{}
 	for _, x := range suspects {
@@ -322,7 +431,11 @@ const shortening = 15 * time.Second
 // shorten leaves out steps, many at once and then few, as long as a difference
 // of the same kind is seen.
 func (s *Servers) shorten(steps []Step, d Difference) ([]Step, Difference) {
-	end := time.Now().Add(shortening)
+	limit := shortening
+	if slices.ContainsFunc(steps, func(x Step) bool { return x.restarts }) {
+		limit *= 8
+	}
+	end := time.Now().Add(limit)
 	for size := max(1, len(steps)/2); ; size /= 2 {
 		for at := 0; at < len(steps) && len(steps) > 1; {
 			if time.Now().After(end) {

@@ -27,7 +27,9 @@ type family struct {
 	steps []maker
 	// length is how many steps a sequence that it leads has, about; 0: 30.
 	length int
-	// alone: it changes what other sequences see, so that none runs beside it.
+	// apart: it is taken only where it is asked for.
+	apart bool
+	// alone: it restarts the servers, so that none but its like runs beside it.
 	alone bool
 }
 
@@ -70,13 +72,19 @@ func (g *gen) partition() int32 {
 }
 
 // Make makes the sequence of a seed. only narrows it to the families whose
-// name it holds; "" takes all but those that run alone.
+// name it holds; "" takes all, those that go on through restarts for the seeds
+// of some rounds.
 func Make(seed uint64, only string) Sequence {
 	g := &gen{Rand: rand.New(rand.NewPCG(seed, 0x6d696c6c72616365)), topics: []string{"a", "b", "c"}}
 	g.short = g.chance(20)
+	if only == "" && restarting(seed, only) {
+		only = theRestarts
+	}
 	lead := g.family(only)
 	s := Sequence{Seed: seed, Family: lead.name}
-	g.restarts = lead.alone
+	if g.restarts = lead.alone; g.restarts {
+		g.short = false // whoever is late is late on one side only
+	}
 	with := []*family{lead}
 	if g.chance(50) || lead.alone {
 		for range 1 + g.IntN(2) {
@@ -98,12 +106,22 @@ func Make(seed uint64, only string) Sequence {
 		n = 30
 	}
 	n = n/2 + g.IntN(n)
-	for range n {
+	var kills []bool
+	if g.restarts {
+		kills = restartsOf(seed)
+	}
+	for i := range n {
+		if len(kills) > 0 && i >= n/(len(kills)+1) && g.chance(10) {
+			s.Steps, kills = append(s.Steps, g.serversRestart(kills[0])), kills[1:]
+		}
 		f := lead
 		if len(with) > 1 && g.chance(40) {
 			f = with[1+g.IntN(len(with)-1)]
 		}
 		s.Steps = append(s.Steps, f.draw(g))
+	}
+	for _, kill := range kills {
+		s.Steps = append(s.Steps, g.serversRestart(kill), lead.draw(g), lead.draw(g))
 	}
 	return s
 }
@@ -130,7 +148,7 @@ func (g *gen) family(only string) *family {
 }
 
 func (f *family) taken(only string) bool {
-	return only == "" && !f.alone || only != "" && strings.Contains(f.name, only)
+	return only == "" && !f.alone && !f.apart || only != "" && strings.Contains(f.name, only)
 }
 
 func (f *family) draw(g *gen) Step {

@@ -26,6 +26,7 @@ type side struct {
 	sessions  map[string]*session
 	producers map[string]*producerID
 	telemetry map[string]*subscription
+	touched   map[string]bool // kinds of things that were asked for: configs, groups
 }
 
 type place struct {
@@ -37,7 +38,25 @@ type place struct {
 type part struct {
 	start, end int64
 	epoch      int32
+	epochs     []int32             // all that were told, one after the other
 	sequences  map[int64]*sequence // by producer
+}
+
+// leads remembers the epoch of a leadership.
+func (p *part) leads(epoch int32) {
+	p.epoch = epoch
+	if n := len(p.epochs); n == 0 || p.epochs[n-1] != epoch {
+		p.epochs = append(p.epochs, epoch)
+	}
+}
+
+// near is an epoch so many leaderships from the present one: one server's may be
+// further apart than the other's.
+func (p *part) near(by int32) int32 {
+	if at := len(p.epochs) - 1 + int(by); by < 0 && at >= 0 {
+		return p.epochs[at]
+	}
+	return p.epoch + by
 }
 
 // sequence is what an idempotent producer has written to a partition.
@@ -81,7 +100,7 @@ func newSide(addr, run, prefix string) *side {
 	return &side{
 		addr: addr, prefix: prefix, conns: map[string]*frame.Conn{}, versed: newNormaliser(run, prefix),
 		topics: map[string][16]byte{}, gone: map[string][16]byte{}, parts: map[place]*part{}, members: map[string]*member{},
-		sessions: map[string]*session{}, producers: map[string]*producerID{}, telemetry: map[string]*subscription{},
+		sessions: map[string]*session{}, producers: map[string]*producerID{}, telemetry: map[string]*subscription{}, touched: map[string]bool{},
 	}
 }
 
@@ -169,7 +188,7 @@ func (s *side) learn(client string, req kmsg.Request, resp kmsg.Response) {
 				s.learnID(*t.Topic, t.TopicID)
 				for _, p := range t.Partitions {
 					if r.Version >= 7 && p.LeaderEpoch >= 0 {
-						s.at(*t.Topic, p.Partition).epoch = p.LeaderEpoch
+						s.at(*t.Topic, p.Partition).leads(p.LeaderEpoch)
 					}
 				}
 			}
@@ -194,12 +213,28 @@ func (s *side) learn(client string, req kmsg.Request, resp kmsg.Response) {
 				s.forgetParts(*t.Topic)
 			}
 		}
+	case *kmsg.DeleteRecordsResponse:
+		for _, t := range r.Topics {
+			for _, p := range t.Partitions {
+				if p.ErrorCode == 0 {
+					s.at(t.Topic, p.Partition).start = p.LowWatermark
+				}
+			}
+		}
 	case *kmsg.ListOffsetsResponse:
 		for _, t := range r.Topics {
 			for _, p := range t.Partitions {
+				if r.Version >= 1 && p.ErrorCode == 0 {
+					switch whenOf(req.(*kmsg.ListOffsetsRequest), t.Topic, p.Partition) {
+					case -1:
+						s.at(t.Topic, p.Partition).end = p.Offset
+					case -2:
+						s.at(t.Topic, p.Partition).start = p.Offset
+					}
+				}
 				if r.Version >= 4 && p.LeaderEpoch >= 0 && p.ErrorCode == 0 {
 					at := s.at(t.Topic, p.Partition)
-					at.epoch = max(at.epoch, p.LeaderEpoch)
+					at.leads(max(at.epoch, p.LeaderEpoch))
 				}
 			}
 		}
@@ -230,6 +265,23 @@ func (s *side) learn(client string, req kmsg.Request, resp kmsg.Response) {
 			s.telemetry[client] = &subscription{r.ClientInstanceID, r.SubscriptionID}
 		}
 	}
+}
+
+// whenOf is the time that a partition was asked about; 0 where that was more
+// than one.
+func whenOf(req *kmsg.ListOffsetsRequest, topic string, index int32) int64 {
+	when, n := int64(0), 0
+	for _, t := range req.Topics {
+		for _, p := range t.Partitions {
+			if t.Topic == topic && p.Partition == index {
+				when, n = p.Timestamp, n+1
+			}
+		}
+	}
+	if n > 1 {
+		return 0
+	}
+	return when
 }
 
 func (s *side) at(whole string, index int32) *part {

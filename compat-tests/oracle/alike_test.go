@@ -1,0 +1,166 @@
+package oracle
+
+import (
+	"math/rand/v2"
+	"reflect"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"millrace/compat-tests/frames"
+)
+
+// fill gives every field of a value something out of few.
+func fill(r *rand.Rand, v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if r.IntN(4) > 0 {
+			v.Set(reflect.New(v.Type().Elem()))
+			fill(r, v.Elem())
+		}
+	case reflect.Struct:
+		if v.Type() == reflect.TypeFor[kmsg.Tags]() {
+			return
+		}
+		for i := range v.NumField() {
+			if f := v.Type().Field(i); f.IsExported() && f.Name != "Version" {
+				fill(r, v.Field(i))
+			}
+		}
+	case reflect.Slice:
+		if r.IntN(6) == 0 {
+			return
+		}
+		v.Set(reflect.MakeSlice(v.Type(), r.IntN(4), 4))
+		for i := range v.Len() {
+			fill(r, v.Index(i))
+		}
+	case reflect.Array:
+		if n := r.IntN(3); n > 0 {
+			v.Index(0).SetUint(uint64(n))
+		}
+	case reflect.String:
+		v.SetString(oneOf(r, "", "a", "b", "c", "d", "orc-1-own", "orc-2-other"))
+	case reflect.Bool:
+		v.SetBool(r.IntN(2) == 0)
+	case reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		v.SetInt(int64(r.IntN(5) - 1))
+	case reflect.Uint8, reflect.Uint16, reflect.Uint32:
+		v.SetUint(uint64(r.IntN(3)))
+	}
+}
+
+// spoil changes something in a value; false if it met nothing.
+func spoil(r *rand.Rand, v reflect.Value) bool {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if v.IsNil() || r.IntN(5) == 0 && v.CanSet() {
+			old := v.IsNil()
+			if v.Set(reflect.Zero(v.Type())); old {
+				v.Set(reflect.New(v.Type().Elem()))
+			}
+			return true
+		}
+		return spoil(r, v.Elem())
+	case reflect.Struct:
+		if v.Type() == reflect.TypeFor[kmsg.Tags]() {
+			return false
+		}
+		for range 10 {
+			i := r.IntN(v.NumField())
+			if f := v.Type().Field(i); f.IsExported() && f.Name != "Version" && spoil(r, v.Field(i)) {
+				return true
+			}
+		}
+		return false
+	case reflect.Slice:
+		switch n := v.Len(); {
+		case n == 0:
+			v.Set(reflect.MakeSlice(v.Type(), r.IntN(2), 1))
+			return true
+		case r.IntN(4) == 0:
+			v.Set(v.Slice(0, n-1))
+			return true
+		case n > 1 && r.IntN(4) == 0:
+			swap := reflect.Swapper(v.Interface())
+			swap(0, n-1)
+			return true
+		default:
+			return spoil(r, v.Index(r.IntN(n)))
+		}
+	default:
+		fill(r, v)
+		return true
+	}
+}
+
+// TestAlike holds the walk over two answers to what normalised answers say of
+// them: it may doubt what is equal, and never takes for equal what is not.
+func TestAlike(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	var equal, sure, different int
+	for range 60 {
+		for key := range int16(76) {
+			req := kmsg.RequestForKey(key)
+			if req == nil {
+				continue
+			}
+			a, b := req.ResponseKind(), req.ResponseKind()
+			seed := r.Uint64()
+			fill(rand.New(rand.NewPCG(seed, 3)), reflect.ValueOf(a).Elem())
+			fill(rand.New(rand.NewPCG(seed, 3)), reflect.ValueOf(b).Elem())
+			if r.IntN(3) > 0 {
+				spoil(r, reflect.ValueOf(b).Elem())
+			}
+			of := func() *normaliser { return newNormaliser("orc-", "orc-1-") }
+			differences := frames.Diff(of().normal(a), of().normal(b))
+			x, y := of(), of()
+			said := alike(x, y, a, b)
+			switch {
+			case len(differences) == 0:
+				equal++
+				if said {
+					sure++
+				}
+			case said:
+				t.Fatalf("%T: alike, and yet %v\n%s\n%s", a, differences, text(a), text(b))
+			default:
+				different++
+			}
+			numbered := 0
+			for _, m := range x.ids {
+				numbered += len(m)
+			}
+			if !said && numbered != 1 { // the stranger's
+				t.Fatalf("%T: not alike, and yet ids are numbered: %v", a, x.ids)
+			}
+		}
+	}
+	if equal < 1000 || different < 500 || sure < equal*2/3 {
+		t.Errorf("%d equal, of which %d at once, %d different", equal, sure, different)
+	}
+}
+
+// TestAlikeNumbers shows that ids keep their numbers from answer to answer.
+func TestAlikeNumbers(t *testing.T) {
+	a, b := newNormaliser("orc-", "orc-1-"), newNormaliser("orc-", "orc-1-")
+	told := func(id int64) kmsg.Response {
+		r := kmsg.NewPtrInitProducerIDResponse()
+		r.ProducerID = id
+		return r
+	}
+	for _, step := range []struct {
+		a, b int64
+		want bool
+	}{{7, 100, true}, {8, 101, true}, {7, 100, true}, {7, 101, false}, {9, 100, false}, {9, 102, true}, {-1, -1, true}, {-1, 103, false}, {10, 103, true}} {
+		if got := alike(a, b, told(step.a), told(step.b)); got != step.want {
+			t.Errorf("%d and %d: %v", step.a, step.b, got)
+		}
+		if !step.want {
+			continue
+		}
+		if d := frames.Diff(a.normal(told(step.a)), b.normal(told(step.b))); len(d) > 0 {
+			t.Errorf("%d and %d, normalised: %v", step.a, step.b, d)
+		}
+	}
+}

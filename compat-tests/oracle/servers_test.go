@@ -1,0 +1,205 @@
+//go:build compat
+
+package oracle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"millrace/compat-tests/frames"
+	"millrace/compat-tests/kafka"
+	"millrace/compat-tests/launch"
+)
+
+// restartable is a server that a test has started, and that comes back at its
+// address with what it has kept.
+type restartable interface {
+	addr() string
+	end(kill bool) error
+	start() error
+}
+
+// startOffsets is how often both servers write down where logs start: a kill -9
+// waits for that, as Kafka forgets what it has not written yet.
+const startOffsets = 300 * time.Millisecond
+
+// restartAll ends servers and starts them again.
+func restartAll(kill bool, all ...restartable) error {
+	if kill {
+		time.Sleep(3 * startOffsets)
+	}
+	each := func(do func(restartable) error) error {
+		errs := make([]error, len(all))
+		var group sync.WaitGroup
+		for i, x := range all {
+			group.Go(func() { errs[i] = do(x) })
+		}
+		group.Wait()
+		for i, err := range errs {
+			if err != nil {
+				return fmt.Errorf("%s: %w", all[i].addr(), err)
+			}
+		}
+		return nil
+	}
+	ended := each(func(x restartable) error { return x.end(kill) })
+	if err := errors.Join(ended, each(restartable.start)); err != nil {
+		return err
+	}
+	return each(func(x restartable) error { return frames.WarmUp(x.addr()) })
+}
+
+// scratch is a directory for a server's data: in memory where there is enough of
+// it, as no power is cut here.
+func scratch(t *testing.T) string {
+	t.Helper()
+	const memory, enough = "/dev/shm", 6 << 30
+	parent := os.TempDir()
+	var fs syscall.Statfs_t
+	if err := syscall.Statfs(memory, &fs); err == nil && uint64(fs.Bavail)*uint64(fs.Bsize) >= enough {
+		parent = memory
+	}
+	sweep(parent)
+	dir, err := os.MkdirTemp(parent, fmt.Sprintf("%s%d-", scratchName, os.Getpid()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+const scratchName = "millrace-oracle-"
+
+// sweep removes what runs have left behind that were ended before their end.
+func sweep(parent string) {
+	left, _ := filepath.Glob(filepath.Join(parent, scratchName+"*-*"))
+	for _, dir := range left {
+		of, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), scratchName), "-")
+		if pid, err := strconv.Atoi(of); err == nil && syscall.Kill(pid, 0) == syscall.ESRCH {
+			os.RemoveAll(dir)
+		}
+	}
+}
+
+// apacheKafka is a running Apache Kafka.
+type apacheKafka struct {
+	options kafka.Options
+	server  *kafka.Server
+}
+
+func apache(t *testing.T) *apacheKafka {
+	t.Helper()
+	jvm := strings.Fields(os.Getenv("MILLRACE_ORACLE_JVM"))
+	if jvm == nil {
+		jvm = []string{"-Xmx1g"}
+	}
+	k := &apacheKafka{options: kafka.Options{Version: os.Getenv("MILLRACE_ORACLE_VERSION"), Dir: scratch(t), Properties: properties, JVM: jvm}}
+	if k.options.Version != kafka.Oldest {
+		k.options.Features = []string{"eligible.leader.replicas.version=0"}
+	}
+	if err := k.start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { k.end(false) })
+	return k
+}
+
+func (k *apacheKafka) addr() string { return k.server.Bootstrap }
+
+func (k *apacheKafka) start() error {
+	s, err := kafka.Start(context.Background(), k.options)
+	if err != nil {
+		return err
+	}
+	k.server = s
+	k.options.Port, k.options.Controller = port(s.Bootstrap), port(s.Controller)
+	return nil
+}
+
+func port(addr string) int {
+	_, p, _ := net.SplitHostPort(addr)
+	n, _ := strconv.Atoi(p)
+	return n
+}
+
+func (k *apacheKafka) end(kill bool) error {
+	if kill {
+		k.server.Kill()
+	} else {
+		k.server.Stop()
+	}
+	return nil
+}
+
+// aMillrace is a running Millrace.
+type aMillrace struct {
+	options launch.Options
+	broker  *launch.Broker
+	// down, if set, is called while it is down.
+	down func(dir string) error
+}
+
+func millrace(t *testing.T) *aMillrace {
+	t.Helper()
+	m := &aMillrace{}
+	for _, k := range slices.Sorted(maps.Keys(properties)) {
+		m.options.Overrides = append(m.options.Overrides, k+"="+properties[k])
+	}
+	m.options.Overrides = append(m.options.Overrides, "controller.listener.names=CONTROLLER")
+	m.options.Dir = filepath.Join(scratch(t), "data")
+	for i, listener := range []string{"PLAINTEXT", "CONTROLLER"} {
+		addr, err := launch.FreeAddress()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			m.options.Listen = addr
+			m.options.Overrides = append(m.options.Overrides, "listeners=")
+		}
+		m.options.Overrides[len(m.options.Overrides)-1] += strings.Repeat(",", i) + listener + "://" + addr
+	}
+	if err := m.start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := m.end(false); err != nil {
+			t.Errorf("stopping Millrace: %v", err)
+		}
+	})
+	return m
+}
+
+func (m *aMillrace) addr() string { return m.broker.Bootstrap }
+
+func (m *aMillrace) start() error {
+	b, err := launch.Start(m.options)
+	if err != nil {
+		return err
+	}
+	m.broker = b
+	return nil
+}
+
+func (m *aMillrace) end(kill bool) error {
+	if kill {
+		m.broker.Kill()
+	} else if err := m.broker.Stop(); err != nil {
+		return err
+	}
+	if m.down != nil {
+		return m.down(m.options.Dir)
+	}
+	return nil
+}
