@@ -35,18 +35,14 @@ func (b *Broker) alterConfigs(c *call, req *kmsg.AlterConfigsRequest) *kmsg.Alte
 			done(r, code, msg)
 		case r.ResourceType == kmsg.ConfigResourceTypeBrokerLogger:
 			done(r, kerr.InvalidRequest.Code, "Unknown resource type BROKER_LOGGER")
-		case r.ResourceType == kmsg.ConfigResourceTypeBroker && (r.ResourceName == itoa(b.nodeID) || r.ResourceName == "") && b.kindOf(c.Conn.Listener) == onBroker:
+		case r.ResourceType == kmsg.ConfigResourceTypeBroker && r.ResourceName == itoa(b.nodeID) && b.kindOf(c.Conn.Listener) == onBroker:
 			after := map[string]string{}
 			for _, cfg := range r.Configs {
 				if cfg.Value != nil {
 					after[cfg.Name] = *cfg.Value
 				}
 			}
-			code, msg := b.checkReach(c.image, r.ResourceName, within(after))
-			if code == 0 && r.ResourceName != "" {
-				code, msg = b.checkListeners(c.image, within(after))
-			}
-			if code != 0 {
+			if code, msg := b.checkListeners(c.image, within(after)); code != 0 {
 				done(r, code, msg)
 				continue
 			}

@@ -43,18 +43,8 @@ func (b *Broker) incrementalAlterConfigs(c *call, req *kmsg.IncrementalAlterConf
 		case r.ResourceType == kmsg.ConfigResourceTypeBrokerLogger:
 			code, msg := b.alterLogger(r, req.ValidateOnly)
 			done(r, code, msg)
-		case r.ResourceType == kmsg.ConfigResourceTypeBroker && r.ResourceName == itoa(b.nodeID) && b.kindOf(c.Conn.Listener) == onBroker:
+		case r.ResourceType == kmsg.ConfigResourceTypeBroker && r.ResourceName == itoa(b.nodeID) && b.kindOf(c.Conn.Listener) == onBroker && operable(r):
 			if code, msg := b.checkListeners(c.image, within(afterwards(c.image, r))); code != 0 {
-				done(r, code, msg)
-				continue
-			}
-			if code, msg := b.checkReach(c.image, r.ResourceName, within(afterwards(c.image, r))); code != 0 {
-				done(r, code, msg)
-				continue
-			}
-			ask.Resources = append(ask.Resources, r)
-		case r.ResourceType == kmsg.ConfigResourceTypeBroker && r.ResourceName == "" && b.kindOf(c.Conn.Listener) == onBroker:
-			if code, msg := b.checkReach(c.image, r.ResourceName, within(afterwards(c.image, r))); code != 0 {
 				done(r, code, msg)
 				continue
 			}
@@ -75,6 +65,19 @@ func (b *Broker) incrementalAlterConfigs(c *call, req *kmsg.IncrementalAlterConf
 		}
 	}
 	return resp
+}
+
+// operable says that each operation fits its key. One that does not is told of before
+// anything is said of values, which the controller does.
+func operable(r kmsg.IncrementalAlterConfigsRequestResource) bool {
+	for _, c := range r.Configs {
+		if op := config.Op(c.Op); op != config.OpSet && op != config.OpDelete {
+			if k, known := config.Find(config.BrokerScope, c.Name); !known || k.Type != config.List {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // afterwards is what a broker would have set after a change. Operations that make no

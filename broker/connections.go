@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/twmb/franz-go/pkg/kerr"
-
 	"millrace/controller/config"
 	"millrace/controller/image"
 	"millrace/wire"
@@ -111,48 +109,6 @@ func rate(n int32) float64 {
 		return 0
 	}
 	return float64(n)
-}
-
-// checkReach refuses a change of this broker's configs, or of the cluster's under
-// the name "", after which nobody could connect to it any more, and nobody take
-// the change back either, a restart notwithstanding. Where there is a controller
-// listener, which has no such limits, that is the way back, as in Kafka.
-func (b *Broker) checkReach(img *image.Image, resource string, after config.Lookup) (int16, string) {
-	own, cluster := dynamic(img, image.BrokerResource, itoa(b.nodeID)), dynamic(img, image.BrokerResource, "")
-	if resource == "" {
-		cluster = after
-	} else {
-		own = after
-	}
-	why := ""
-	for _, l := range b.listeners() {
-		if l.kind == onController {
-			return 0, ""
-		}
-		if why = shut(l.name, over(own, cluster, b.config.Set)); why == "" {
-			return 0, ""
-		}
-	}
-	if why == "" {
-		return 0, ""
-	}
-	return kerr.InvalidRequest.Code, "requirement failed: with " + why + "=0 nobody can connect, and there is no controller listener by which it could be taken back."
-}
-
-// shut gives the config that lets nobody connect to a listener; "": there is none.
-func shut(listener string, set config.Lookup) (why string) {
-	prefix := "listener.name." + strings.ToLower(listener) + "."
-	for _, key := range []string{"max.connections", "max.connection.creation.rate"} {
-		for _, name := range []string{key, prefix + key} {
-			// What is no number is refused elsewhere.
-			_ = number(set, name, key, func(n int32) {
-				if n == 0 {
-					why = name
-				}
-			})
-		}
-	}
-	return why
 }
 
 // resolve gives the addresses that the host of an override stands for.

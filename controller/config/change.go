@@ -123,6 +123,11 @@ func CheckBroker(name string, value *string, clusterDefault bool) error {
 	if err := checkHeirs(base, *value); err != nil {
 		return &Error{Message: err.Error(), Request: true}
 	}
+	if base == "max.connections" || base == "max.connection.creation.rate" {
+		if v, _ := k.parse(*value); v.num <= 0 {
+			return &Error{Message: fmt.Sprintf("Invalid %s %d", base, v.num), Request: true}
+		}
+	}
 	if base == "metric.reporters" && k.Canonical(*value) != k.Default && strings.TrimFunc(*value, javaBlank) != "" {
 		return &Error{Message: fmt.Sprintf("Invalid value %s for configuration %s: Class could not be found.", *value, name), Request: true}
 	}

@@ -20,7 +20,7 @@ func (k *Key) require(v value) error {
 			return &Error{Message: "requirement failed: log.retention.ms must be unlimited (-1) or, equal or greater than 1"}
 		}
 	case "log.cleaner.dedupe.buffer.size":
-		if v.num/(1024*1024) < 1 {
+		if v.num <= 1024*1024 {
 			return &Error{Message: "requirement failed: log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread."}
 		}
 	case "queued.max.request.bytes":
@@ -43,7 +43,11 @@ func (k *Key) require(v value) error {
 		if v.num < 0 || v.num > 4 {
 			return &Error{Message: fmt.Sprintf("Unknown compression type id: %d", v.num)}
 		}
-	case "client.quota.callback.class", "principal.builder.class", "replica.selector.class":
+	case "principal.builder.class":
+		if v.text != k.Default {
+			return invalid(k.Name, v.text, fmt.Sprintf("Class %s could not be found.", v.text))
+		}
+	case "client.quota.callback.class", "replica.selector.class":
 		if v.text != "" && v.text != k.Default && !strings.HasPrefix(v.text, "org.apache.kafka.") {
 			return invalid(k.Name, v.text, fmt.Sprintf("Class %s could not be found.", v.text))
 		}
@@ -69,6 +73,9 @@ func ParseIPOverrides(value string) ([]IPOverride, error) {
 	const name = "max.connections.per.ip.overrides"
 	var list []IPOverride
 	for _, entry := range SplitList(value) {
+		if entry == "" {
+			continue
+		}
 		i := strings.LastIndexByte(entry, ':')
 		if i <= 0 {
 			return nil, &Error{Message: fmt.Sprintf("Error parsing configuration property '%s': %s is not of the form {address}:{limit}", name, entry)}

@@ -338,13 +338,15 @@ func (k *Key) distinct(v value) error {
 	return nil
 }
 
+// throttled takes what Kafka does: entries that are empty stand for nothing, beside
+// "*" too.
 func (k *Key) throttled(v value) error {
-	if len(v.list) == 1 && v.list[0] == "*" {
+	if strings.Join(v.list, "") == "*" {
 		return nil
 	}
 	for _, item := range v.list {
 		partition, broker, ok := strings.Cut(item, ":")
-		if !ok || !digits(partition) || !digits(broker) {
+		if item != "" && (!ok || !digits(partition) || !digits(broker)) {
 			return invalid(k.Name, "["+strings.Join(v.list, ", ")+"]", fmt.Sprintf("%s must be the literal '*' or a list of replicas in the following format: [partitionId]:[brokerId],[partitionId]:[brokerId],...", k.Name))
 		}
 	}

@@ -151,6 +151,8 @@ func RefusedProtection(name, value string) error {
 	}
 	reason := ""
 	switch {
+	case base == "ssl.client.auth" && strings.TrimFunc(value, javaBlank) == "none":
+		return nil
 	case strings.HasPrefix(base, "ssl."):
 		reason = "TLS"
 	case strings.HasPrefix(base, "sasl."):

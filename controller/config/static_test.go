@@ -165,7 +165,7 @@ func TestRefusedConfigurations(t *testing.T) {
 		{[]string{"listeners", "A://:9093", "listener.security.protocol.map", "A:SASL_PLAINTEXT"}, "listener A asks for SASL_PLAINTEXT"},
 		{[]string{"security.inter.broker.protocol", "SASL_SSL"}, "SASL_SSL is asked for"},
 		{[]string{"authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"}, "authorizer.class.name asks for an authorizer, which is not available"},
-		{[]string{"ssl.client.auth", "none"}, "ssl.client.auth asks for TLS"},
+		{[]string{"ssl.client.auth", "required"}, "ssl.client.auth asks for TLS"},
 		{[]string{"ssl.made.up", "x"}, "ssl.made.up asks for TLS"},
 		{[]string{"sasl.enabled.mechanisms", "PLAIN"}, "asks for SASL"},
 		{[]string{"listener.name.plaintext.ssl.keystore.location", "/k"}, "listener.name.plaintext.ssl.keystore.location asks for TLS"},
@@ -194,6 +194,7 @@ func TestTakenListeners(t *testing.T) {
 		{"listeners": "FRONT://:9092,BACK://:9093", "listener.security.protocol.map": "front:PLAINTEXT,BACK:plaintext", "inter.broker.listener.name": "back", "advertised.listeners": "FRONT://a:1,BACK://b:1"},
 		{"listeners": "PLAINTEXT://:9092,C://:9093", "controller.listener.names": "C"},
 		{"listeners": "PLAINTEXT://:9092,C://10.0.0.5:9093", "controller.listener.names": "C", "controller.quorum.bootstrap.servers": "10.0.0.5:9093"},
+		{"ssl.client.auth": "none"},
 		{"authorizer.class.name": "", "security.inter.broker.protocol": "PLAINTEXT", "connections.max.reauth.ms": "0"},
 		{"advertised.listeners": "PLAINTEXT://:9092"},
 	} {

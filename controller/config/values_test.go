@@ -38,6 +38,9 @@ func TestCheck(t *testing.T) {
 		{TopicScope, "follower.replication.throttled.replicas", "*", "", "*"},
 		{TopicScope, "follower.replication.throttled.replicas", "0:1, 12:3", "", "0:1,12:3"},
 		{TopicScope, "follower.replication.throttled.replicas", "", "", ""},
+		{TopicScope, "follower.replication.throttled.replicas", ",0:1", "", ",0:1"},
+		{TopicScope, "follower.replication.throttled.replicas", "*,", "", "*,"},
+		{TopicScope, "leader.replication.throttled.replicas", ",", "", ","},
 		{TopicScope, "follower.replication.throttled.replicas", "0:", "must be the literal '*' or a list of replicas", ""},
 		{TopicScope, "follower.replication.throttled.replicas", "*,0:1", "must be the literal '*'", ""},
 		{GroupScope, "share.auto.offset.reset", "by_duration:PT1H30M", "", "by_duration:PT1H30M"},
@@ -238,6 +241,19 @@ func TestCheckBroker(t *testing.T) {
 		{"sasl.kerberos.min.time.before.relogin", text("58000"), true, "at default cluster level"},
 		{"listener.name.plaintext.sasl.login.refresh.window.factor", text("0.5"), false, ""},
 		{"sasl.enabled.mechanisms", text("PLAIN"), false, "asks for SASL"},
+		{"ssl.client.auth", text("none"), false, ""},
+		{"ssl.client.auth", text("required"), false, "asks for TLS"},
+		// Nobody could connect any more.
+		{"max.connections", text("0"), true, "Invalid max.connections 0"},
+		{"max.connection.creation.rate", text("0"), false, "Invalid max.connection.creation.rate 0"},
+		{"listener.name.plaintext.max.connections", text("0"), false, "Invalid max.connections 0"},
+		{"max.connections", text("1"), true, ""},
+		{"max.connections.per.ip.overrides", text(",127.0.0.1:5,"), true, ""},
+		{"max.connections.per.ip.overrides", text(":5"), true, "is not of the form"},
+		{"principal.builder.class", text(""), false, "could not be found"},
+		{"principal.builder.class", text("org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"), false, ""},
+		{"log.cleaner.dedupe.buffer.size", text("1048576"), true, "at least 1MB per cleaner thread"},
+		{"log.cleaner.dedupe.buffer.size", text("1048577"), true, ""},
 	} {
 		err := CheckBroker(c.name, c.value, c.cluster)
 		if c.want == "" {

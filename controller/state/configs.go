@@ -308,34 +308,26 @@ func (d *Decider) checkTopicConfigs(configs []image.Config) *failure {
 	return nil
 }
 
-// threadPools may at most be doubled or halved in one change.
-var threadPools = []string{
-	"background.threads", "num.io.threads", "num.network.threads", "num.recovery.threads.per.data.dir", "num.replica.fetchers",
-	"remote.log.manager.copier.thread.pool.size", "remote.log.manager.expiration.thread.pool.size",
-	"remote.log.manager.follower.thread.pool.size", "remote.log.reader.threads", "log.cleaner.threads",
-}
-
-// leastDedupe is what log.cleaner.dedupe.buffer.size must have for each cleaner thread.
-const leastDedupe = 1 << 20
-
 // checkBroker judges the changes themselves: Kafka lets a broker that holds an
 // unknown or outdated config be changed.
 func (d *Decider) checkBroker(r resource, after []image.Config) *failure {
 	current := d.working.Configs(r.kind, r.name)
-	for _, c := range r.changes {
-		value, f := changed(config.BrokerScope, r.kind, c, current)
-		if f != nil {
+	values := make([]*string, len(r.changes))
+	for i, c := range r.changes {
+		var f *failure
+		if values[i], f = changed(config.BrokerScope, r.kind, c, current); f != nil {
 			return f
 		}
-		if err := config.CheckBroker(c.key, value, r.name == ""); err != nil {
+	}
+	for i, c := range r.changes {
+		if err := config.CheckBroker(c.key, values[i], r.name == ""); err != nil {
 			return refused(err)
 		}
 	}
-	if f := d.checkThreads(r, after); f != nil {
-		return f
-	}
-	if f := d.checkPerIP(r, after); f != nil {
-		return f
+	for _, check := range []func(resource, []image.Config) *failure{d.checkThreads, d.checkPerIP, d.checkIntervals, d.checkRetention} {
+		if f := check(r, after); f != nil {
+			return f
+		}
 	}
 	if r.name == "" {
 		return nil
@@ -350,78 +342,4 @@ func (d *Decider) checkBroker(r resource, after []image.Config) *failure {
 		return fail(kerr.BrokerIDNotRegistered, fmt.Sprintf("No broker with id %d found.", id))
 	}
 	return nil
-}
-
-// checkPerIP refuses a broker that would take a connection from nobody, with which
-// the change could not be taken back either: no connections from any address, and
-// no address that is an exception.
-func (d *Decider) checkPerIP(r resource, after []image.Config) *failure {
-	broker := r.name
-	if broker == "" {
-		broker = strconv.Itoa(int(d.node))
-	}
-	own, cluster := d.working.Configs(image.BrokerResource, broker).Get, d.clusterDefaults()
-	changed, _ := lookup(after)
-	levels := []config.Lookup{changed, cluster}
-	if r.name == "" {
-		levels = []config.Lookup{own, changed}
-	}
-	const limit, overrides = "max.connections.per.ip", "max.connections.per.ip.overrides"
-	if d.number(limit, levels...) != 0 {
-		return nil
-	}
-	for _, level := range append(levels, d.static.Set) {
-		if v, set := level(overrides); set {
-			if strings.TrimSpace(v) != "" {
-				return nil
-			}
-			break
-		}
-	}
-	return fail(kerr.InvalidRequest, "requirement failed: "+limit+" can be set to zero only if "+overrides+" property is set.")
-}
-
-// checkThreads compares the thread pools of the broker before and after a change
-// of its own configs or the cluster's: what another level hides is no change.
-func (d *Decider) checkThreads(r resource, list []image.Config) *failure {
-	broker := r.name
-	if broker == "" {
-		broker = strconv.Itoa(int(d.node))
-	}
-	own, cluster := d.working.Configs(image.BrokerResource, broker).Get, d.clusterDefaults()
-	changed, _ := lookup(list)
-	after := []config.Lookup{changed, cluster}
-	if r.name == "" {
-		after = []config.Lookup{own, changed}
-	}
-	if d.number("log.cleaner.dedupe.buffer.size", after...)/leastDedupe < d.number("log.cleaner.threads", after...) {
-		return fail(kerr.InvalidRequest, "requirement failed: log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.")
-	}
-	for _, key := range threadPools {
-		was, wanted := d.number(key, own, cluster), d.number(key, after...)
-		prefix := fmt.Sprintf("Dynamic thread count update validation failed for %s=%d: ", key, wanted)
-		switch {
-		case wanted == was:
-		case wanted <= 0:
-			return fail(kerr.InvalidRequest, prefix+"value should be at least 1")
-		case wanted < was/2:
-			return fail(kerr.InvalidRequest, fmt.Sprintf("%svalue should be at least half the current value %d", prefix, was))
-		case wanted > was*2:
-			return fail(kerr.InvalidRequest, fmt.Sprintf("%svalue should not be greater than double the current value %d", prefix, was))
-		}
-	}
-	return nil
-}
-
-// number is the value of an int or long config with these dynamic configs over the
-// static.
-func (d *Decider) number(key string, levels ...config.Lookup) int64 {
-	for _, level := range levels {
-		if v, set := level(key); set {
-			if n, err := strconv.ParseInt(strings.TrimSpace(v), 10, 64); err == nil {
-				return n
-			}
-		}
-	}
-	return d.static.Long(key)
 }
