@@ -173,22 +173,17 @@ func (a *adoption) apart() error {
 	return nil
 }
 
-// unused says whether a broker runs on a directory.
+// unused says whether a broker runs on a directory; one that cannot be written to is asked all the same.
 func unused(dir string) error {
 	path := filepath.Join(dir, ".lock")
-	_, err := os.Stat(path)
-	there := err == nil
-	lock, err := disk.OS{}.Lock(path)
+	err := disk.Free(path)
 	if errors.Is(err, disk.ErrLocked) {
 		return fmt.Errorf("%w: %s; stop the broker first", storage.ErrLocked, dir)
 	}
 	if err != nil {
 		return fmt.Errorf("lock %s: %w", path, err)
 	}
-	if !there {
-		_ = os.Remove(path)
-	}
-	return lock.Close()
+	return nil
 }
 
 // read reads the metadata.
@@ -364,6 +359,7 @@ func (a *adoption) open() (err error) {
 			err = errors.Join(err, s.Close(false))
 		}
 	}()
+	groups := groups{keys: map[string]string{}}
 	for _, p := range a.logs {
 		if p.dir < 0 {
 			continue
@@ -375,6 +371,11 @@ func (a *adoption) open() (err error) {
 		a.report.Logs++
 		v := l.View()
 		a.report.Records += int64(v.LogEnd() - v.LogStart())
+		if p.topic.Name == offsetsTopic {
+			if err := groups.read(l); err != nil {
+				a.left("groups: %s cannot be read: %v", p.name(), err)
+			}
+		}
 		for _, e := range l.Producers() {
 			if e.TxnFirstOffset < 0 {
 				continue
@@ -389,6 +390,7 @@ func (a *adoption) open() (err error) {
 		// A single replica has committed all it has.
 		l.SetHighWatermark(l.View().LogEnd())
 	}
+	groups.tell(a)
 	sort.Strings(a.report.Left)
 	if b := a.meta.img.Broker(a.report.NodeID); b != nil {
 		s.SetBrokerEpoch(b.Epoch)

@@ -1,9 +1,14 @@
 package adopt
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"sort"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +17,7 @@ import (
 	"millrace/controller/raftlog"
 	"millrace/storage"
 	"millrace/storage/batch"
+	"millrace/storage/disk"
 	"millrace/storage/log"
 	"millrace/storage/producer"
 	"millrace/wire/records"
@@ -29,6 +35,17 @@ func metadataBatch(base batch.Offset, list ...records.Metadata) []byte {
 	}
 	return u.Bytes()
 }
+
+// metadataLog is batches one behind another, as a metadata log has them.
+func metadataLog(from batch.Offset, lists ...[]records.Metadata) (out [][]byte) {
+	for _, list := range lists {
+		out = append(out, metadataBatch(from, list...))
+		from += batch.Offset(len(list))
+	}
+	return out
+}
+
+func list(l ...records.Metadata) []records.Metadata { return l }
 
 func topic(name string, b byte, replicas ...int32) []records.Metadata {
 	p := records.NewPartitionRecord()
@@ -125,17 +142,19 @@ func TestWritesNothingIntoWhatItReads(t *testing.T) {
 
 func TestTakesOver(t *testing.T) {
 	for _, abort := range []bool{false, true} {
-		torn := metadataBatch(60, topic("torn", 20, node)...)
-		from := kafka(t,
-			metadataBatch(0, &records.BeginTransactionRecord{}, &records.FeatureLevelRecord{Name: "metadata.version", FeatureLevel: 33}, &records.FeatureLevelRecord{Name: "share.version", FeatureLevel: 1}, &records.EndTransactionRecord{}),
-			metadataBatch(10, topic("a", 1, node)...),
-			metadataBatch(20, topic("gone", 2, node)...),
-			metadataBatch(22, &records.RemoveTopicRecord{TopicId: id(2)}),
-			metadataBatch(30, topic("other", 3, node)...), // whose files are of another id
-			metadataBatch(40, append([]records.Metadata{&records.BeginTransactionRecord{}}, topic("undone", 4, node)...)...),
-			metadataBatch(43, &records.AbortTransactionRecord{}),
-			metadataBatch(50, setting(image.TopicResource, "a", "retention.ms", "7"), setting(image.TopicResource, "a", "segment.bytes", "nonsense"), &records.RemoveAccessControlEntryRecord{}),
-			torn[:len(torn)-1])
+		written := metadataLog(0,
+			list(&records.BeginTransactionRecord{}, &records.FeatureLevelRecord{Name: "metadata.version", FeatureLevel: 33}, &records.FeatureLevelRecord{Name: "share.version", FeatureLevel: 1}, &records.EndTransactionRecord{}),
+			topic("a", 1, node),
+			topic("gone", 2, node),
+			list(&records.RemoveTopicRecord{TopicId: id(2)}),
+			topic("other", 3, node), // whose files are of another id
+			append(list(&records.BeginTransactionRecord{}), topic("undone", 4, node)...),
+			list(&records.AbortTransactionRecord{}),
+			list(setting(image.TopicResource, "a", "retention.ms", "7"), setting(image.TopicResource, "a", "segment.bytes", "nonsense"), &records.RemoveAccessControlEntryRecord{}),
+			topic("torn", 20, node))
+		torn := len(written) - 1
+		written[torn] = written[torn][:len(written[torn])-1]
+		from := kafka(t, written...)
 		to := filepath.Join(t.TempDir(), "ours")
 		r, err := Run(Options{From: []string{from}, To: []string{to}, Abort: abort})
 		if err != nil {
@@ -154,7 +173,7 @@ func TestTakesOver(t *testing.T) {
 			}
 		}
 		img := seeded(t, to)
-		if img.ClusterID() != r.ClusterID || img.NumTopics() != 2 || img.TopicByName("a").ID != id(1) || img.Offset() < 51 || img.Feature("metadata.version") != 33 {
+		if img.ClusterID() != r.ClusterID || img.NumTopics() != 2 || img.TopicByName("a").ID != id(1) || img.Offset() < 17 || img.Feature("metadata.version") != 33 {
 			t.Errorf("%d topics at offset %d", img.NumTopics(), img.Offset())
 		}
 		if p := img.TopicByName("a").Partitions[0]; p.LeaderEpoch < 3 || len(p.ISR) != 1 {
@@ -189,17 +208,19 @@ func TestTakesOver(t *testing.T) {
 }
 
 func TestRefuses(t *testing.T) {
-	good := metadataBatch(10, topic("a", 1, node)...)
+	good := metadataBatch(0, topic("a", 1, node)...)
 	bad := append([]byte{}, good...)
 	bad[len(bad)-1] ^= 1
 	for name, c := range map[string]struct {
 		from func(t *testing.T) string
 		want string
 	}{
-		"another replica":  {func(t *testing.T) string { return kafka(t, metadataBatch(10, topic("a", 1, node, 6)...)) }, "only a node that is a whole cluster"},
+		"another replica":  {func(t *testing.T) string { return kafka(t, metadataBatch(0, topic("a", 1, node, 6)...)) }, "only a node that is a whole cluster"},
 		"no metadata":      {func(t *testing.T) string { return kafka(t) }, "holds no metadata"},
 		"damaged metadata": {func(t *testing.T) string { return kafka(t, bad) }, "holds no metadata"},
-		"contradictions":   {func(t *testing.T) string { return kafka(t, good, metadataBatch(20, topic("a", 2, node)...)) }, "does not hold together"},
+		"contradictions":   {func(t *testing.T) string { return kafka(t, good, metadataBatch(2, topic("a", 2, node)...)) }, "does not hold together"},
+		"a hole":           {func(t *testing.T) string { return kafka(t, good, metadataBatch(20, topic("b", 2, node)...)) }, "what comes from offset 2 on is nowhere"},
+		"no beginning":     {func(t *testing.T) string { return kafka(t, metadataBatch(5, topic("b", 2, node)...)) }, "what comes from offset 0 on is nowhere"},
 		"not a directory":  {func(t *testing.T) string { return t.TempDir() }, "no meta.properties"},
 		"nothing":          {func(t *testing.T) string { return filepath.Join(t.TempDir(), "none") }, "no meta.properties"},
 		"a broker runs on it": {func(t *testing.T) string {
@@ -224,5 +245,117 @@ func TestRefuses(t *testing.T) {
 	}
 	if _, err := Run(Options{From: []string{"a", "b"}, To: []string{"c"}}); err == nil {
 		t.Error("two directories become one")
+	}
+}
+
+// TestSnapshot takes over metadata whose log goes on where its newest snapshot ends, or begins below that; what lies below is
+// in the snapshot, and older snapshots are not read.
+func TestSnapshot(t *testing.T) {
+	snapshot := func(lists ...[]records.Metadata) []byte {
+		header := batch.NewBuilder(batch.BuilderOptions{Control: true})
+		header.Add(1, []byte{0, 0, 0, 3}, []byte{0, 0}) // nobody reads its contents
+		return append(bytes.Clone(header.Bytes()), bytesOf(metadataLog(1, lists...))...)
+	}
+	for name, c := range map[string]struct {
+		log  [][]byte // its first batch begins the first segment
+		at   batch.Offset
+		want string // topics
+		err  string
+	}{
+		"the log goes on":          {log: metadataLog(40, topic("new", 3, node)), at: 40, want: "a b new"},
+		"the log begins below":     {log: metadataLog(38, topic("hidden", 4, node), topic("new", 3, node)), at: 38, want: "a b new"},
+		"a batch across its end":   {log: metadataLog(39, list(&records.RemoveTopicRecord{TopicId: id(1)}, &records.RemoveTopicRecord{TopicId: id(2)})), at: 39, want: "a"},
+		"there is no log":          {log: [][]byte{{}}, at: 40, want: "a b"},
+		"the log begins above":     {log: metadataLog(41, topic("new", 3, node)), at: 41, err: "what comes from offset 40 on is nowhere"},
+		"segments with a hole":     {log: [][]byte{metadataBatch(40, topic("new", 3, node)...), metadataBatch(43, topic("newer", 4, node)...)}, at: 40, err: "what comes from offset 42 on is nowhere"},
+		"the log's end is torn":    {log: [][]byte{metadataBatch(40, topic("new", 3, node)...), metadataBatch(42, topic("newer", 4, node)...)[:70]}, at: 40, want: "a b new"},
+		"the log's end was zeroed": {log: [][]byte{metadataBatch(40, topic("new", 3, node)...), make([]byte, 500)}, at: 40, want: "a b new"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			put := func(name string, b []byte) {
+				if err := os.WriteFile(filepath.Join(dir, name), b, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			put("00000000000000000000-0000000000.checkpoint", snapshot(topic("formatted", 9, node)))
+			put("00000000000000000020-0000000001.checkpoint", snapshot(topic("old", 8, node)))
+			put("00000000000000000040-0000000002.checkpoint", snapshot(topic("a", 1, node), topic("b", 2, node)))
+			put("00000000000000000050-0000000002.checkpoint.part", []byte("half"))
+			put("00000000000000000060-0000000002.checkpoint.deleted", []byte("gone"))
+			put(fmt.Sprintf("%020d.log", c.at), bytesOf(c.log))
+			put(fmt.Sprintf("%020d.index", c.at), make([]byte, 80))
+			m, err := readMetadata(disk.OS{}, dir, "MkU3OEVBNTcwNTJENDM2Qg", image.Node{ID: node})
+			if c.err != "" {
+				if err == nil || !strings.Contains(err.Error(), c.err) {
+					t.Errorf("%v", err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for x := range m.img.Topics() {
+				got = append(got, x.Name)
+			}
+			sort.Strings(got)
+			if s := strings.Join(got, " "); s != c.want {
+				t.Errorf("topics %s, not %s", s, c.want)
+			}
+		})
+	}
+}
+
+func bytesOf(list [][]byte) (out []byte) {
+	for _, b := range list {
+		out = append(out, b...)
+	}
+	return out
+}
+
+// TestEligibleLeaders: what a node that is alone says of who may lead (KIP-966) ends with its taking over.
+func TestEligibleLeaders(t *testing.T) {
+	recs := topic("a", 1, node)
+	gone := records.NewPartitionChangeRecord()
+	gone.PartitionId, gone.TopicId, gone.Isr, gone.EligibleLeaderReplicas, gone.LastKnownElr, gone.Leader = 0, id(1), []int32{}, []int32{node}, []int32{node}, image.NoLeader
+	from := kafka(t, metadataLog(0, list(&records.FeatureLevelRecord{Name: "metadata.version", FeatureLevel: 33}, &records.FeatureLevelRecord{Name: "eligible.leader.replicas.version", FeatureLevel: 1}), recs, list(gone))...)
+	to := filepath.Join(t.TempDir(), "ours")
+	if _, err := Run(Options{From: []string{from}, To: []string{to}}); err != nil {
+		t.Fatal(err)
+	}
+	if p := seeded(t, to).TopicByName("a").Partitions[0]; len(p.ISR) != 1 || p.ISR[0] != node || len(p.ELR)+len(p.LastKnownELR) > 0 {
+		t.Errorf("%+v", p)
+	}
+}
+
+// TestGroups tells of the groups that are not taken over, by the last records of their keys.
+func TestGroups(t *testing.T) {
+	g := groups{keys: map[string]string{}}
+	key := func(id int16, names ...string) []byte {
+		b := binary.BigEndian.AppendUint16(nil, uint16(id))
+		for _, n := range names {
+			b = append(binary.BigEndian.AppendUint16(b, uint16(len(n))), n...)
+		}
+		return b
+	}
+	value := []byte{0, 0}
+	for _, r := range []batch.Record{
+		{Key: key(1, "classic", "topic"), Value: value}, {Key: key(2, "classic"), Value: value},
+		{Key: key(3, "c"), Value: value}, {Key: key(5, "c", "member"), Value: value}, {Key: key(5, "c", "member")},
+		{Key: key(11, "s"), Value: value}, {Key: key(11, "s"), Value: value}, {Key: key(17, "ended"), Value: value}, {Key: key(17, "ended")},
+		{Key: key(99, "x"), Value: value}, {Key: []byte{0}}, {Key: key(3)[:2], Value: value}, {Key: []byte{0, 3, 0, 9, 'x'}, Value: value},
+	} {
+		g.note(r)
+	}
+	a := &adoption{report: &Report{}}
+	g.tell(a)
+	want := []string{
+		`consumer group (KIP-848) "c": 1 records of its members and assignments; offsets it has committed are taken over`,
+		`share group (KIP-932) "s": 1 records of its members and assignments; offsets it has committed are taken over`,
+		"3 records of groups that are not understood",
+	}
+	if !slices.Equal(a.report.Left, want) {
+		t.Errorf("%q", a.report.Left)
 	}
 }

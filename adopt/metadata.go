@@ -48,14 +48,14 @@ func readMetadata(fsys disk.FS, dir string, clusterID string, node image.Node) (
 	}
 	slices.Sort(segments)
 	m := &metadata{left: map[string]int{}}
-	r := reader{m: m, from: 0, next: -1}
+	r := reader{m: m}
 	if from > 0 {
 		// The one of offset 0 is what the first leader has copied into the log.
 		if err := r.file(fsys, dir+"/"+snapshot, false); err != nil {
 			return nil, err
 		}
-		r.from, r.next = from, from-1
 	}
+	r.from, r.next = from, from
 	for i, name := range segments {
 		if err := r.file(fsys, dir+"/"+name, i == len(segments)-1); err != nil {
 			return nil, err
@@ -64,14 +64,14 @@ func readMetadata(fsys disk.FS, dir string, clusterID string, node image.Node) (
 	if len(r.all) == 0 {
 		return nil, fmt.Errorf("%s holds no metadata", dir)
 	}
-	return m, m.build(r.all, max(r.next+1, 10), clusterID, node)
+	return m, m.build(r.all, max(r.next, 10), clusterID, node)
 }
 
 // reader collects the records of batches; those between a begin and an end of a transaction only with the end.
 type reader struct {
 	m       *metadata
 	from    int64 // what lies below is in the snapshot
-	next    int64 // the last offset
+	next    int64 // the offset that is expected
 	all     []records.Metadata
 	pending []records.Metadata
 	open    bool
@@ -101,8 +101,13 @@ func (r *reader) file(fsys disk.FS, path string, last bool) error {
 			}
 			return fmt.Errorf("%s at %d: %w", path, at, err)
 		}
+		if int64(h.BaseOffset) > r.next {
+			// A snapshot is written before what it covers is removed: what is missing has been lost.
+			return fmt.Errorf("%s at %d: begins at offset %d, and what comes from offset %d on is nowhere", path, at, h.BaseOffset, r.next)
+		}
 		one := b[at : at+h.Size()]
 		at += h.Size()
+		r.next = max(r.next, int64(h.NextOffset()))
 		if h.Attributes.Control() || int64(h.LastOffset()) < r.from {
 			continue
 		}
@@ -120,7 +125,6 @@ func (r *reader) file(fsys disk.FS, path string, last bool) error {
 			}
 			r.add(v)
 		}
-		r.next = max(r.next, int64(h.LastOffset()))
 	}
 	return nil
 }

@@ -56,6 +56,8 @@ func (p *program) logCommand() *cobra.Command {
 		Long: "Compare everything in a data directory, or in one partition's directory, with\n" +
 			"everything else there: checksums, records, indexes, producer snapshots, leader\n" +
 			"epochs, checkpoints. Each finding names file, position, offset and reason.\n\n" +
+			"A directory without partitions is called empty, not sound: it may have taken the\n" +
+			"place of another one.\n\n" +
 			"The exit code is 0 if the next start loses nothing that was flushed to disk, 1\n" +
 			"otherwise. What was not flushed when a broker did not stop in order may be torn:\n" +
 			"the next start cuts it off, and the finding says that it mends it.\n\n" +
@@ -237,7 +239,7 @@ func verifyLogs(w io.Writer, dir string, shallow, asJSON bool) error {
 	} else {
 		// Without its checkpoints nobody knows how far a partition was flushed: everything in it has to be right.
 		var one check.Partition
-		one, err = check.CheckPartition(fsys, dir, check.Options{Clean: true, RecoveryPoint: -1, LogStart: -1, HighWatermark: -1, Shallow: shallow})
+		one, err = check.CheckPartition(fsys, dir, check.Options{Clean: true, RecoveryPoint: -1, LogStart: -1, HighWatermark: -1, Cleaned: -1, Shallow: shallow})
 		r = check.Report{Dir: dir, Partitions: []check.Partition{one}}
 	}
 	if err != nil {
@@ -266,11 +268,21 @@ func verifyLogs(w io.Writer, dir string, shallow, asJSON bool) error {
 			}
 		}
 	}
-	if !asJSON {
-		state := "sound"
-		if found > 0 {
-			state = "not sound"
+	// An empty directory that took the place of another is a directory like that of a new broker: nothing in it is wrong, and
+	// nothing is proved of what was there.
+	state := "sound"
+	switch {
+	case found > 0:
+		state = "not sound"
+	case len(r.Partitions) == 0:
+		state = "empty: there is no partition in it that could be verified"
+	}
+	if asJSON {
+		err := writeJSON(out, []field{{"kind", "directory"}, {"dir", dir}, {"partitions", len(r.Partitions)}, {"findings", len(r.All())}, {"sound", found == 0 && len(r.Partitions) > 0}})
+		if err != nil {
+			return err
 		}
+	} else {
 		fmt.Fprintf(out, "%s: %s; %d partitions, %d batches, %d records, %d bytes\n", dir, state, len(r.Partitions), batches, records, bytes)
 	}
 	if err := out.Flush(); err != nil {

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"millrace/storage"
 	"millrace/storage/batch"
@@ -95,6 +96,19 @@ func TestLogCommand(t *testing.T) {
 	code, out, _ = ask("verify", "--json", dir)
 	if code != 1 || !strings.Contains(out, `"kind":"finding"`) || !strings.Contains(out, `"offset":1`) {
 		t.Errorf("verify as JSON ends with %d:\n%s", code, out)
+	}
+	empty := t.TempDir()
+	if code, out, _ := ask("verify", empty); code != 1 || !strings.Contains(out, "meta.properties: is not there") {
+		t.Errorf("verify of nothing at all ends with %d:\n%s", code, out)
+	}
+	if err := storage.Format(nil, empty, storage.Identity{ClusterID: "c", NodeID: 1}, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, _ := ask("verify", empty); code != 0 || !strings.Contains(out, "empty: there is no partition") || strings.Contains(out, ": sound") {
+		t.Errorf("verify of a directory without partitions ends with %d:\n%s", code, out)
+	}
+	if code, out, _ := ask("verify", "--json", empty); code != 0 || !strings.Contains(out, `"partitions":0`) || !strings.Contains(out, `"sound":false`) {
+		t.Errorf("verify as JSON of a directory without partitions ends with %d:\n%s", code, out)
 	}
 	if code, _, _ := ask("verify"); code != exitUsage {
 		t.Errorf("verify of nothing ends with %d", code)

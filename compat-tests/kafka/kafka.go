@@ -69,6 +69,24 @@ func Install(ctx context.Context, version string) (string, error) {
 	return libs + "/*", os.WriteFile(done, pom, 0o644)
 }
 
+// logger fetches the jar that makes a server log, once, and returns what goes before its class path: by itself a server has
+// a logger that is silent.
+func logger(ctx context.Context, version string) (string, error) {
+	root, err := repository()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(root, ".cache", "kafka", version, "logger")
+	if found, _ := filepath.Glob(filepath.Join(dir, "*.jar")); len(found) > 0 {
+		return dir + "/*", nil
+	}
+	cmd := exec.CommandContext(ctx, "mvn", "-q", "-B", "dependency:copy", "-Dartifact=org.slf4j:slf4j-simple:1.7.36", "-DoutputDirectory="+dir)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("fetching a logger with Maven: %w\n%s", err, out)
+	}
+	return dir + "/*", nil
+}
+
 // repository is the root of this checkout: the folder with go.mod.
 func repository() (string, error) {
 	dir, err := os.Getwd()
@@ -98,6 +116,7 @@ type Options struct {
 	Features   []string          // NAME=LEVEL, at formatting
 	JVM        []string          // more arguments of the server's java
 	Output     io.Writer         // of the server's process; nil: dropped
+	Logged     bool              // the server writes its log to Output, from INFO on, a line each: [thread] LEVEL class - text
 }
 
 // Server is a running Apache Kafka.
@@ -156,6 +175,15 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		return nil, err
 	}
 	arguments := append([]string{"-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"}, o.JVM...)
+	if o.Logged {
+		first, err := logger(ctx, o.Version)
+		if err != nil {
+			s.cleanup()
+			return nil, err
+		}
+		cp = first + string(os.PathListSeparator) + cp
+		arguments = append(arguments, "-Dorg.slf4j.simpleLogger.logFile=System.out")
+	}
 	s.cmd = exec.Command("java", append(arguments, "-cp", cp, "kafka.Kafka", file)...)
 	s.cmd.Stdout, s.cmd.Stderr = o.Output, o.Output
 	s.cmd.SysProcAttr = dieWithParent()
@@ -171,6 +199,23 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	}
 	s.Took = time.Since(begun)
 	return s, nil
+}
+
+// Format makes the directory of a server that was never started: it lies under data in o.Dir.
+func Format(ctx context.Context, o Options) error {
+	if o.Version == "" {
+		o.Version = Newest
+	}
+	cp, err := Install(ctx, o.Version)
+	if err != nil {
+		return err
+	}
+	s := &Server{Bootstrap: "127.0.0.1:9092", Controller: "127.0.0.1:9093"}
+	file := filepath.Join(o.Dir, "server.properties")
+	if err := os.WriteFile(file, properties(o, s), 0o644); err != nil {
+		return err
+	}
+	return s.format(ctx, cp, o, file)
 }
 
 func properties(o Options, s *Server) []byte {

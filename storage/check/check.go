@@ -53,8 +53,8 @@ type Options struct {
 	// Clean: the log was closed in order. Otherwise what lies at and behind the recovery point may be torn, and the indexes
 	// of segments that reach there are made anew.
 	Clean bool
-	// RecoveryPoint, LogStart and HighWatermark are what the checkpoints say; -1: nothing.
-	RecoveryPoint, LogStart, HighWatermark batch.Offset
+	// RecoveryPoint, LogStart, HighWatermark and Cleaned are what the checkpoints say; -1: nothing.
+	RecoveryPoint, LogStart, HighWatermark, Cleaned batch.Offset
 	// Shallow leaves the records inside batches unread: checksums are compared all the same.
 	Shallow bool
 }
@@ -128,7 +128,7 @@ func Directory(fsys disk.FS, dir string, shallow bool) (Report, error) {
 		return r, fmt.Errorf("list %s: %w", dir, err)
 	}
 	found := map[string]bool{}
-	coming := map[string]bool{} // on their way here; checkpoints name them by what they will be called
+	coming := map[string]string{} // on their way here; checkpoints name them by what they will be called
 	files := map[string]bool{}
 	for _, e := range entries {
 		if e.Dir {
@@ -136,7 +136,7 @@ func Directory(fsys disk.FS, dir string, shallow bool) (Report, error) {
 				found[e.Name] = true
 			}
 			if name, ok := futureOf(e.Name); ok {
-				coming[name] = true
+				coming[name] = e.Name
 			}
 			continue
 		}
@@ -170,24 +170,28 @@ func Directory(fsys disk.FS, dir string, shallow bool) (Report, error) {
 		}
 		points[name] = c
 		for _, e := range c {
-			if !found[e.Dir()] && !coming[e.Dir()] {
+			if !found[e.Dir()] && coming[e.Dir()] == "" {
 				r.Findings = append(r.Findings, Finding{File: dir + "/" + name, Position: -1, Offset: e.Offset, Mended: !r.Clean,
 					Reason: fmt.Sprintf("names %s, which is not there", e.Dir())})
 			}
 		}
 	}
 	for _, e := range entries {
-		if !found[e.Name] {
+		name, future := futureOf(e.Name)
+		switch {
+		case found[e.Name]:
+			name = e.Name
+		case !e.Dir || !future || coming[name] != e.Name:
 			continue
 		}
 		o := Options{Clean: r.Clean, Shallow: shallow,
-			RecoveryPoint: points[recoveryPointFile].of(e.Name), LogStart: points[logStartFile].of(e.Name), HighWatermark: points[highWatermarkFile].of(e.Name)}
+			RecoveryPoint: points[recoveryPointFile].of(name), LogStart: points[logStartFile].of(name), HighWatermark: points[highWatermarkFile].of(name), Cleaned: points[cleanerFile].of(name)}
 		p, err := CheckPartition(fsys, dir+"/"+e.Name, o)
 		if err != nil {
 			return r, err
 		}
 		if p.Segments > 0 && o.RecoveryPoint < 0 && r.Clean && len(p.Findings) == 0 {
-			p.add(dir+"/"+recoveryPointFile, -1, -1, false, "does not name %s", e.Name)
+			p.add(dir+"/"+recoveryPointFile, -1, -1, false, "does not name %s", name)
 		}
 		r.Partitions = append(r.Partitions, p)
 	}

@@ -341,6 +341,10 @@ func (p *partition) ends() {
 	if p.o.HighWatermark > p.End {
 		p.add(dir+"/"+highWatermarkFile, -1, p.o.HighWatermark, !p.o.Clean, "says %d of %s, it ends at %d", p.o.HighWatermark, name, p.End)
 	}
+	if p.o.Cleaned > p.End {
+		// It is lowered to the log's end; what was cleaned is cleaned once more.
+		p.add(dir+"/"+cleanerFile, -1, p.o.Cleaned, true, "says that %s was cleaned to %d, it ends at %d", name, p.o.Cleaned, p.End)
+	}
 	if p.o.LogStart > p.End {
 		p.add(dir+"/"+logStartFile, -1, p.o.LogStart, !p.o.Clean, "says that %s begins at %d, it ends at %d", name, p.o.LogStart, p.End)
 	}

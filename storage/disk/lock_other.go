@@ -9,8 +9,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func flock(f *os.File) error {
-	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+func flock(f *os.File) error { return fileLock(f, unix.LOCK_EX) }
+
+// sharedLock takes one that keeps out only those that want it for themselves.
+func sharedLock(f *os.File) error { return fileLock(f, unix.LOCK_SH) }
+
+func fileLock(f *os.File, kind int) error {
+	err := unix.Flock(int(f.Fd()), kind|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		return ErrLocked
 	}

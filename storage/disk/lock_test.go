@@ -43,3 +43,29 @@ func TestLockOutlivesItsFile(t *testing.T) {
 		t.Errorf("taken %d times", taken.Load())
 	}
 }
+
+// Whether a lock is held can be asked by who may write nothing.
+func TestFree(t *testing.T) {
+	path := filepath.Join(t.TempDir(), ".lock")
+	if err := Free(path); err != nil {
+		t.Errorf("no file: %v", err)
+	}
+	l, err := OS{}.Lock(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := Free(path); !errors.Is(err, ErrLocked) {
+		t.Errorf("while it is held: %v", err)
+	}
+	l.Close()
+	for range 2 {
+		if err := Free(path); err != nil {
+			t.Errorf("afterwards: %v", err)
+		}
+	}
+	if l, err = (OS{}).Lock(path); err != nil {
+		t.Errorf("asking has kept it: %v", err)
+	} else {
+		l.Close()
+	}
+}

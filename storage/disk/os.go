@@ -3,6 +3,7 @@ package disk
 import (
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -123,6 +124,20 @@ func (OS) SyncDir(dir string) error {
 		return nil
 	}
 	return err
+}
+
+// Free looks whether nobody holds the lock of a file, without one of its own afterwards and without writing anything: nil
+// also where there is no such file, ErrLocked where somebody does.
+func Free(name string) error {
+	f, err := os.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return sharedLock(f)
 }
 
 // Lock implements FS. The lock dies with the process.

@@ -1,0 +1,116 @@
+package adopt
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+
+	"millrace/storage/batch"
+	"millrace/storage/log"
+)
+
+const offsetsTopic = "__consumer_offsets"
+
+// The kinds of groups of which __consumer_offsets tells and nobody takes over more than committed offsets, by the ids of
+// their records' keys (KIP-848, KIP-932, KIP-1071).
+var groupKinds = map[int16]string{
+	3: consumerGroup, 4: consumerGroup, 5: consumerGroup, 6: consumerGroup, 7: consumerGroup, 8: consumerGroup, 16: consumerGroup,
+	9: shareGroup, 10: shareGroup, 11: shareGroup, 12: shareGroup, 13: shareGroup, 14: shareGroup, 15: shareGroup,
+	17: streamsGroup, 18: streamsGroup, 19: streamsGroup, 20: streamsGroup, 21: streamsGroup, 22: streamsGroup, 23: streamsGroup,
+}
+
+const (
+	consumerGroup = "consumer group (KIP-848)"
+	shareGroup    = "share group (KIP-932)"
+	streamsGroup  = "streams group (KIP-1071)"
+)
+
+// groups are the keys of groups' records that have a value, of one partition or of several.
+type groups struct {
+	keys    map[string]string // key to what kind of group, and which
+	unknown int               // keys that nobody can read
+}
+
+// note takes a record: a later one of the same key counts.
+func (g *groups) note(r batch.Record) {
+	if len(r.Key) < 2 {
+		return
+	}
+	id := int16(binary.BigEndian.Uint16(r.Key))
+	kind, ok := groupKinds[id]
+	switch {
+	case !ok && id > 2:
+		g.unknown++
+	case !ok: // offsets and classic groups
+	case r.Value == nil:
+		delete(g.keys, string(r.Key))
+	default:
+		// All of these keys begin with the group's name.
+		name := r.Key[2:]
+		if len(name) < 2 || int(binary.BigEndian.Uint16(name)) > len(name)-2 {
+			g.unknown++
+			return
+		}
+		name = name[2:][:binary.BigEndian.Uint16(name)]
+		g.keys[string(r.Key)] = fmt.Sprintf("%s %q", kind, name)
+	}
+}
+
+// tell says how much of each group is not taken over.
+func (g *groups) tell(a *adoption) {
+	count := map[string]int{}
+	for _, name := range g.keys {
+		count[name]++
+	}
+	for _, name := range slices.Sorted(maps.Keys(count)) {
+		a.left("%s: %d records of its members and assignments; offsets it has committed are taken over", name, count[name])
+	}
+	if g.unknown > 0 {
+		a.left("%d records of groups that are not understood", g.unknown)
+	}
+}
+
+// read goes through the records of a log that lie below its last stable offset.
+func (g *groups) read(l *log.Log) error {
+	v := l.View()
+	for at, end := v.LogStart(), v.LogEnd(); at < end; {
+		s, err := v.Read(at, end, 1<<20, true)
+		if err != nil {
+			return err
+		}
+		b := make([]byte, s.Len())
+		_, err = s.ReadAt(b, 0)
+		s.Release()
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		was := at
+		for len(b) >= batch.HeaderSize {
+			h, err := batch.ParseHeader(b)
+			if err != nil {
+				return err
+			}
+			if h.Size() > len(b) {
+				break
+			}
+			one := b[:h.Size()]
+			at, b = h.NextOffset(), b[h.Size():]
+			if h.Attributes.Control() {
+				continue
+			}
+			for r, err := range batch.Records(one, maxFile) {
+				if err != nil {
+					return err
+				}
+				g.note(r)
+			}
+		}
+		if at == was {
+			return nil
+		}
+	}
+	return nil
+}

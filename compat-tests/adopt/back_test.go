@@ -1,0 +1,403 @@
+//go:build compat
+
+package adopt
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"encoding/base64"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"millrace/compat-tests/kafka"
+	"millrace/compat-tests/launch"
+)
+
+// clusterID is the one with which the kafka package formats.
+const clusterID = "MkU3OEVBNTcwNTJENDM2Qg"
+
+// topicsOfOurs are what Millrace writes for Kafka to go on with.
+var topicsOfOurs = []string{"plain", "packed", "trimmed", "compacted", "txn", "stamped", "washed", "rolled", "sequences", "empty"}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+func ours(t *testing.T, dir string) *launch.Broker {
+	t.Helper()
+	b, err := launch.Start(launch.Options{Dir: dir, Env: []string{"CLUSTER_ID=" + clusterID}, Overrides: []string{
+		"offsets.topic.num.partitions=4", "log.cleaner.backoff.ms=200", "log.retention.check.interval.ms=1000", "log.initial.task.delay.ms=100",
+	}})
+	ok(t, err)
+	t.Cleanup(b.Kill)
+	return b
+}
+
+// sequence is an idempotent producer of one partition whose batches the test makes itself.
+type sequence struct {
+	topic    string
+	producer int64
+	epoch    int16
+	next     int32
+	batches  [][]byte
+	bases    []int64
+}
+
+func begin(t *testing.T, addr, topic string) *sequence {
+	t.Helper()
+	req := kmsg.NewPtrInitProducerIDRequest()
+	req.Version, req.TransactionTimeoutMillis, req.ProducerID, req.ProducerEpoch = 4, 60000, -1, -1
+	r := ask[*kmsg.InitProducerIDResponse](t, conn(t, addr), req)
+	if r.ErrorCode != 0 {
+		t.Fatalf("InitProducerId: error %d", r.ErrorCode)
+	}
+	return &sequence{topic: topic, producer: r.ProducerID, epoch: r.ProducerEpoch}
+}
+
+// batch is the next one.
+func (s *sequence) batch(at int32, values ...string) []byte {
+	b := rawBatch{first: time.Now().Add(-time.Hour).UnixMilli(), producer: s.producer, epoch: s.epoch, sequence: at}
+	for i, v := range values {
+		b.records = append(b.records, record{key: []byte("k"), value: []byte(v), at: int64(i)})
+	}
+	return b.bytes()
+}
+
+func (s *sequence) send(t *testing.T, addr string, values ...string) {
+	t.Helper()
+	b := s.batch(s.next, values...)
+	r := produce(t, conn(t, addr), s.topic, 0, b)
+	if r.ErrorCode != 0 {
+		t.Fatalf("sequence %d: error %d", s.next, r.ErrorCode)
+	}
+	s.batches, s.bases, s.next = append(s.batches, b), append(s.bases, r.BaseOffset), s.next+int32(len(values))
+}
+
+// goesOn says whether a broker knows what the producer has sent last.
+func (s *sequence) goesOn(t *testing.T, addr string) {
+	t.Helper()
+	c, last := conn(t, addr), len(s.batches)-1
+	if r := produce(t, c, s.topic, 0, s.batches[last]); r.ErrorCode != 0 || r.BaseOffset != s.bases[last] {
+		t.Errorf("the last batch of producer %d once more: error %d, offset %d, not %d", s.producer, r.ErrorCode, r.BaseOffset, s.bases[last])
+	}
+	if r := produce(t, c, s.topic, 0, s.batch(s.next+1, "a gap")); r.ErrorCode != 45 {
+		t.Errorf("a batch of producer %d behind a gap: error %d, not OUT_OF_ORDER_SEQUENCE_NUMBER", s.producer, r.ErrorCode)
+	}
+	if r := produce(t, c, s.topic, 0, s.batch(s.next, "more")); r.ErrorCode != 0 {
+		t.Errorf("the next batch of producer %d: error %d", s.producer, r.ErrorCode)
+	}
+}
+
+// fillOurs has Millrace write what Kafka is to read, in two leader epochs.
+func fillOurs(t *testing.T, dir string) (*launch.Broker, *sequence) {
+	t.Helper()
+	ctx, b := t.Context(), ours(t, dir)
+	fill(t, b.Bootstrap)
+	adm := kadm.NewClient(client(t, b.Bootstrap))
+	for topic, configs := range map[string]string{
+		"stamped":   "message.timestamp.type=LogAppendTime",
+		"washed":    "cleanup.policy=compact segment.bytes=1048576 min.cleanable.dirty.ratio=0.01 delete.retention.ms=100000000",
+		"rolled":    "segment.bytes=1048576 index.interval.bytes=1000",
+		"sequences": "",
+		"empty":     "",
+	} {
+		set := map[string]*string{}
+		for kv := range strings.FieldsSeq(configs) {
+			k, v, _ := strings.Cut(kv, "=")
+			set[k] = &v
+		}
+		r, err := adm.CreateTopic(ctx, 1, 1, set, topic)
+		ok(t, cmp.Or(err, r.Err))
+	}
+	s := begin(t, b.Bootstrap, "sequences")
+	for i := range 7 {
+		s.send(t, b.Bootstrap, fmt.Sprint("value ", i), "another")
+	}
+	now := time.Now().Add(-time.Hour).UnixMilli()
+	c := conn(t, b.Bootstrap)
+	put := func(topic string, x rawBatch) {
+		t.Helper()
+		if r := produce(t, c, topic, 0, x.bytes()); r.ErrorCode != 0 {
+			t.Fatalf("%s: error %d", topic, r.ErrorCode)
+		}
+	}
+	for i := range 60 {
+		value := bytes.Repeat([]byte{byte('a' + i%20)}, 50_000)
+		put("rolled", rawBatch{first: now + int64(i*1000), records: []record{{key: fmt.Append(nil, i), value: value}, {value: []byte("x"), at: -500, headers: []kgo.RecordHeader{{Key: "h"}, {Key: "", Value: []byte{0}}}}}})
+		put("stamped", rawBatch{first: now, codec: i % 5, records: []record{{key: []byte("k"), value: []byte("v")}, {value: value[:100], at: 10}}})
+		x := rawBatch{first: now + int64(i*1000), codec: max(0, i%8-3), records: []record{{key: fmt.Append(nil, "key ", i%7), value: value}, {key: fmt.Append(nil, "once ", i), value: []byte("stays"), at: 1}, {key: fmt.Append(nil, "key ", (i+3)%7), value: value[:i], at: 2}}}
+		if i%10 == 9 {
+			x.records = append(x.records, record{key: fmt.Append(nil, "once ", i-1), at: 3}) // a tombstone
+		}
+		if x.codec > 0 { // what does not shrink
+			for j := range 30 {
+				x.records[0].value = append(x.records[0].value, fmt.Append(nil, i*j*7919)...)
+			}
+		}
+		put("washed", x)
+	}
+	// The cleaner has done it when all that may be cleaned was.
+	cleaned := regexp.MustCompile(`(?m)^washed 0 [1-9]`)
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+		text, err := os.ReadFile(filepath.Join(dir, "cleaner-offset-checkpoint"))
+		if err == nil && cleaned.Match(text) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("nothing was cleaned: %q, %v", text, err)
+		}
+	}
+	ok(t, b.Stop())
+	b = ours(t, dir)
+	p := client(t, b.Bootstrap)
+	for i := range 50 {
+		for _, topic := range []string{"plain", "packed", "compacted", "stamped", "rolled"} {
+			ok(t, p.ProduceSync(ctx, &kgo.Record{Topic: topic, Key: fmt.Append(nil, i), Value: []byte("in the second epoch")}).FirstErr())
+		}
+	}
+	s.send(t, b.Bootstrap, "in the second epoch", "and one more")
+	return b, s
+}
+
+// metadataOf is what a broker's metadata say of all its topics.
+func metadataOf(t *testing.T, addr string) []described {
+	t.Helper()
+	req := kmsg.NewPtrMetadataRequest()
+	req.Version = 12
+	r := ask[*kmsg.MetadataResponse](t, conn(t, addr), req)
+	adm := kadm.NewClient(client(t, addr))
+	var out []described
+	for _, x := range r.Topics {
+		d := described{name: *x.Topic, id: x.TopicID, configs: map[string]string{}, epochs: make([]int32, len(x.Partitions))}
+		for _, p := range x.Partitions {
+			d.epochs[p.Partition] = p.LeaderEpoch
+		}
+		configs, err := adm.DescribeTopicConfigs(t.Context(), d.name)
+		ok(t, err)
+		for _, c := range configs[0].Configs {
+			if c.Source == kmsg.ConfigSourceDynamicTopicConfig {
+				d.configs[c.Key] = c.MaybeValue()
+			}
+		}
+		out = append(out, d)
+	}
+	slices.SortFunc(out, func(a, b described) int { return cmp.Compare(a.name, b.name) })
+	return out
+}
+
+// handOver makes a directory for Kafka out of one of Millrace's: its partitions, checkpoints and identity as they are, beside
+// metadata of Kafka's own that have the topics.
+func handOver(t *testing.T, from, to string, topics []described) {
+	t.Helper()
+	ok(t, os.MkdirAll(to, 0o755))
+	ok(t, kafka.Format(t.Context(), kafka.Options{Dir: to}))
+	data := filepath.Join(to, "data")
+	for _, name := range []string{"meta.properties", "bootstrap.checkpoint"} {
+		if err := os.Remove(filepath.Join(data, name)); err != nil && !os.IsNotExist(err) {
+			t.Fatal(err)
+		}
+	}
+	entries, err := os.ReadDir(from)
+	ok(t, err)
+	for _, e := range entries {
+		if e.Name() != "__cluster_metadata-0" {
+			copyAll(t, filepath.Join(from, e.Name()), filepath.Join(data, e.Name()))
+		}
+	}
+	var values [][]byte
+	for _, d := range topics {
+		values = append(values, d.records(1, directoryID(t, data))...)
+	}
+	values = append(values, producerIDs(1, 100_000))
+	addRecords(t, filepath.Join(data, "__cluster_metadata-0"), values)
+}
+
+func copyAll(t *testing.T, from, to string) {
+	t.Helper()
+	info, err := os.Stat(from)
+	ok(t, err)
+	if !info.IsDir() {
+		b, err := os.ReadFile(from)
+		ok(t, err)
+		ok(t, os.WriteFile(to, b, 0o644))
+		return
+	}
+	ok(t, os.MkdirAll(to, 0o755))
+	entries, err := os.ReadDir(from)
+	ok(t, err)
+	for _, e := range entries {
+		copyAll(t, filepath.Join(from, e.Name()), filepath.Join(to, e.Name()))
+	}
+}
+
+// kafkaLog keeps the lines of a server's log.
+type kafkaLog struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *kafkaLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+// lines are those that match.
+func (l *kafkaLog) lines(r *regexp.Regexp) []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out []string
+	s := bufio.NewScanner(bytes.NewReader(l.b.Bytes()))
+	s.Buffer(nil, 1<<20)
+	for s.Scan() {
+		if r.MatchString(s.Text()) {
+			out = append(out, s.Text())
+		}
+	}
+	return out
+}
+
+var (
+	complaints = regexp.MustCompile(`^\[[^]]*\] (WARN|ERROR|FATAL) `)
+	// What a server says of itself whatever lies in its directory.
+	harmless = regexp.MustCompile(`controller\.quorum\.voters|Metrics reporter|metric\.reporters|kafka\.utils\.Log4jControllerRegistration|AppInfoParser|will be removed|deprecated`)
+	// What it says where it has to make something good.
+	repairs = regexp.MustCompile(`(?i)rebuil|recover(ing|ed) unflushed|corrupt|truncat|stray|unclean|no checkpointed|sanity|reloading from producer snapshot.*fail|found file`)
+)
+
+// TestKafkaStartsOnOurDirectory stops Millrace in order or kills it and has a Kafka, whose metadata have topics of the same
+// names and ids, go on with what lies there.
+func TestKafkaStartsOnOurDirectory(t *testing.T) {
+	for _, clean := range []bool{true, false} {
+		t.Run(map[bool]string{true: "in order", false: "kill -9"}[clean], func(t *testing.T) {
+			from, to := filepath.Join(t.TempDir(), "ours"), filepath.Join(t.TempDir(), "kafka")
+			b, s := fillOurs(t, from)
+			had := seen(t, b.Bootstrap, topicsOfOurs...)
+			if len(had) < 2000 {
+				t.Fatalf("only %d lines are compared", len(had))
+			}
+			ranges, raw := allBytes(t, b.Bootstrap, nil)
+			topics := metadataOf(t, b.Bootstrap)
+			if clean {
+				ok(t, b.Stop())
+			} else {
+				b.Kill()
+			}
+			handOver(t, from, to, topics)
+			log := &kafkaLog{}
+			k, err := kafka.Start(t.Context(), kafka.Options{Dir: to, Output: log, Logged: true})
+			if err != nil {
+				t.Fatalf("%v\n%s", err, log.b.String())
+			}
+			t.Cleanup(k.Stop)
+			awaitLeaders(t, k.Bootstrap, topicsOfOurs...)
+			compare(t, had, seen(t, k.Bootstrap, topicsOfOurs...))
+			_, again := allBytes(t, k.Bootstrap, ranges)
+			for _, name := range sortedKeys(raw) {
+				if !bytes.Equal(raw[name], again[name]) {
+					t.Errorf("%s differs at %s", name, firstUnlike(raw[name], again[name]))
+				}
+			}
+			s.goesOn(t, k.Bootstrap)
+			for _, line := range log.lines(complaints) {
+				if !harmless.MatchString(line) {
+					t.Errorf("Kafka says %s", line)
+				}
+			}
+			told := log.lines(repairs)
+			if clean && len(told) > 0 {
+				t.Errorf("Kafka has to mend what was closed in order:\n%s", strings.Join(told, "\n"))
+			}
+			if !clean && !slices.ContainsFunc(told, func(line string) bool { return strings.Contains(line, "Recovering unflushed segment") }) {
+				t.Errorf("Kafka did not see that nothing was closed in order:\n%s", strings.Join(told, "\n"))
+			}
+		})
+	}
+}
+
+// span is where a partition begins and ends.
+type span struct {
+	topic     string
+	partition int32
+	from, to  int64
+}
+
+// allBytes is what Fetch serves of every partition, by name; without spans, it asks which there are.
+func allBytes(t *testing.T, addr string, spans []span) ([]span, map[string][]byte) {
+	t.Helper()
+	if spans == nil {
+		adm := kadm.NewClient(client(t, addr))
+		starts, err := adm.ListStartOffsets(t.Context(), topicsOfOurs...)
+		ok(t, err)
+		ends, err := adm.ListEndOffsets(t.Context(), topicsOfOurs...)
+		ok(t, err)
+		starts.Each(func(o kadm.ListedOffset) {
+			e, _ := ends.Lookup(o.Topic, o.Partition)
+			ok(t, cmp.Or(o.Err, e.Err))
+			spans = append(spans, span{o.Topic, o.Partition, o.Offset, e.Offset})
+		})
+	}
+	c, out := conn(t, addr), map[string][]byte{}
+	for _, x := range spans {
+		out[fmt.Sprintf("%s-%d", x.topic, x.partition)] = stored(t, c, x.topic, x.partition, x.from, x.to)
+	}
+	return spans, out
+}
+
+// awaitLeaders waits until each partition of some topics has a leader.
+func awaitLeaders(t *testing.T, addr string, topics ...string) {
+	t.Helper()
+	adm := kadm.NewClient(client(t, addr))
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+		d, err := adm.ListTopics(t.Context(), topics...)
+		if err == nil {
+			err = d.Error()
+		}
+		missing := ""
+		for _, x := range d {
+			for _, p := range x.Partitions {
+				if p.Leader < 0 {
+					missing = fmt.Sprintf("%s-%d has no leader", x.Topic, p.Partition)
+				}
+			}
+		}
+		if err == nil && missing == "" {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s, %v", missing, err)
+		}
+	}
+}
+
+// directoryID reads a data directory's id.
+func directoryID(t *testing.T, data string) (id [16]byte) {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(data, "meta.properties"))
+	ok(t, err)
+	m := regexp.MustCompile(`(?m)^directory\.id=(.*)$`).FindSubmatch(b)
+	if m == nil {
+		t.Fatalf("no directory.id in %q", b)
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(string(m[1]))
+	ok(t, err)
+	copy(id[:], raw)
+	return id
+}

@@ -1,0 +1,114 @@
+package storage
+
+import (
+	"bytes"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"millrace/storage/batch"
+	"millrace/storage/disktest"
+	"millrace/storage/log"
+	"millrace/storage/producer"
+)
+
+// TestFormatLive compares every file of the data directories of a broker that runs with testdata/format-live.txt: what a
+// clean stop takes away, gives its last length or names anew. Random digits in names are shown as dots.
+func TestFormatLive(t *testing.T) {
+	fs := disktest.New()
+	for i, dir := range []string{"/data", "/more"} {
+		fs.Put(dir+"/meta.properties", meta{clusterID: "aaaaaaaaaaaaaaaaaaaaaA", nodeID: 1, directory: [16]byte{0xd1, 15: byte(100 + i)}}.encode(time.UnixMilli(0)))
+	}
+	now := time.UnixMilli(1_700_000_000_000)
+	s, err := Open(StoreOptions{Dirs: []string{"/data", "/more"}, FS: fs, NodeID: 1, Now: func() time.Time { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Cordon([]string{"/more"})
+	small := log.DefaultConfig()
+	small.IndexIntervalBytes, small.IndexBytes = 60, 50
+	open := func(topic string, id byte, c log.Config) *log.Log {
+		t.Helper()
+		l, err := s.Log(topic, [16]byte{0x70, 15: id}, 0, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	ts := now.UnixMilli()
+	add := func(l *log.Log, o batch.BuilderOptions, records ...[2]string) {
+		t.Helper()
+		u := batch.NewBuilder(o)
+		for _, r := range records {
+			value := []byte(r[1])
+			if r[1] == "" {
+				value = nil // a tombstone
+			}
+			u.Add(ts, []byte(r[0]), value)
+		}
+		h, err := batch.ParseHeader(u.Bytes())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.AppendWith(u.Bytes(), h, ts, producer.Rules{}); err != nil {
+			t.Fatal(err)
+		}
+		l.SetHighWatermark(l.View().LogEnd())
+	}
+	// The active segment's indexes have the length they are given.
+	live := open("live", 1, small)
+	for range 3 {
+		add(live, batch.BuilderOptions{}, [2]string{"k", "v"})
+	}
+	// A cleaned segment: a batch with a gap, one whose tombstone has its delete horizon, the last one of a producer without records.
+	c := small
+	c.Compact, c.Delete, c.MinCleanableRatio, c.DeleteRetentionMs = true, false, 0, 1000
+	cleaned := open("cleaned", 2, c)
+	add(cleaned, batch.BuilderOptions{}, [2]string{"a", "old"}, [2]string{"b", "stays"})
+	add(cleaned, batch.BuilderOptions{}, [2]string{"c", ""})
+	add(cleaned, batch.BuilderOptions{Producer: true, ProducerID: 9}, [2]string{"a", "old too"})
+	add(cleaned, batch.BuilderOptions{}, [2]string{"a", "newer"})
+	if err := cleaned.Roll(); err != nil {
+		t.Fatal(err)
+	}
+	add(cleaned, batch.BuilderOptions{}, [2]string{"a", "newest"})
+	w := &washed{topic: "cleaned", log: cleaned}
+	if !s.NewCleaner(listed([]*washed{w}), ordinary).CleanOnce(t.Context()) {
+		t.Fatal("nothing was cleaned")
+	}
+	for _, name := range []string{"deleted", "aside", "moving"} {
+		add(open(name, 3, small), batch.BuilderOptions{}, [2]string{"k", name})
+	}
+	if err := s.Delete("deleted", 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.PutAside("aside", 0); err != nil {
+		t.Fatal(err)
+	}
+	future, err := s.BeginMove("moving", [16]byte{0x70, 15: 3}, 0, "/more")
+	if err != nil {
+		t.Fatal(err)
+	}
+	add(future, batch.BuilderOptions{}, [2]string{"k", "moving"})
+	if err := s.Checkpoint(); err != nil {
+		t.Fatal(err)
+	}
+	out := dump(t, fs, "/data") + dump(t, fs, "/more")
+	out = regexp.MustCompile(`\.[0-9a-f]{32}-`).ReplaceAllString(out, "."+strings.Repeat(".", 32)+"-")
+	golden(t, "format-live.txt", out)
+	for _, kind := range []string{
+		"/.lock (0", "/cleaner-offset-checkpoint", "/live-0/00000000000000000000.index (48 bytes)", "/live-0/00000000000000000000.timeindex (48 bytes)",
+		".log.deleted", ".index.deleted", ".timeindex.deleted", "-delete/", "-stray/", "-future/",
+	} {
+		if !strings.Contains(out, kind) {
+			t.Errorf("there is no %s", kind)
+		}
+	}
+	if !bytes.Contains(fs.Bytes("/data/cleaned-0/00000000000000000000.log"), []byte("stays")) {
+		t.Error("too much was cleaned")
+	}
+	if err := s.Close(false); err != nil {
+		t.Fatal(err)
+	}
+}
