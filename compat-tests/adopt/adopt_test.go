@@ -158,7 +158,10 @@ func seen(t *testing.T, addr string, topics ...string) []string {
 	req := kmsg.NewPtrDescribeProducersRequest()
 	for _, topic := range topics {
 		rt := kmsg.NewDescribeProducersRequestTopic()
-		rt.Topic, rt.Partitions = topic, []int32{0, 1, 2}
+		rt.Topic = topic
+		for p := range details[topic].Partitions {
+			rt.Partitions = append(rt.Partitions, p)
+		}
 		req.Topics = append(req.Topics, rt)
 	}
 	resp, err := req.RequestWith(ctx, c)

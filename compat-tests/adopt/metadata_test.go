@@ -40,8 +40,8 @@ func int32s(b []byte, list ...int32) []byte {
 	return b
 }
 
-// records are what makes Kafka know a topic whose partitions lie in a directory of a node. It has no leader yet: the node
-// becomes it when it is there.
+// records are what makes Kafka know a topic whose partitions lie in a directory of a node, which leads them in the epoch
+// behind the one in which they were written.
 func (d described) records(node int32, directory [16]byte) [][]byte {
 	frame := func(kind, version byte) []byte { return []byte{1, kind, version} }
 	out := [][]byte{append(append(compactString(frame(topicRecord, 0), d.name), d.id[:]...), 0)}
@@ -49,7 +49,7 @@ func (d described) records(node int32, directory [16]byte) [][]byte {
 		b := binary.BigEndian.AppendUint32(frame(partitionRecord, 1), uint32(p))
 		b = append(b, d.id[:]...)
 		b = int32s(int32s(int32s(int32s(b, node), node)), []int32{}...)
-		for _, n := range []int32{-1, epoch, 0} { // leader, leader epoch, partition epoch
+		for _, n := range []int32{node, epoch + 1, 0} { // leader, leader epoch, partition epoch
 			b = binary.BigEndian.AppendUint32(b, uint32(n))
 		}
 		out = append(out, append(append(compact(b, 1), directory[:]...), 0))
