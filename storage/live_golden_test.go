@@ -20,6 +20,9 @@ func TestFormatLive(t *testing.T) {
 	for i, dir := range []string{"/data", "/more"} {
 		fs.Put(dir+"/meta.properties", meta{clusterID: "aaaaaaaaaaaaaaaaaaaaaA", nodeID: 1, directory: [16]byte{0xd1, 15: byte(100 + i)}}.encode(time.UnixMilli(0)))
 	}
+	// Left by another topic of that name.
+	fs.Put("/data/aside-0/partition.metadata", []byte("version: 0\ntopic_id: cAAAAAAAAAAAAAAAAAAACQ"))
+	fs.Put("/data/aside-0/00000000000000000000.log", nil)
 	now := time.UnixMilli(1_700_000_000_000)
 	s, err := Open(StoreOptions{Dirs: []string{"/data", "/more"}, FS: fs, NodeID: 1, Now: func() time.Time { return now }})
 	if err != nil {
@@ -77,13 +80,11 @@ func TestFormatLive(t *testing.T) {
 	if !s.NewCleaner(listed([]*washed{w}), ordinary).CleanOnce(t.Context()) {
 		t.Fatal("nothing was cleaned")
 	}
-	for _, name := range []string{"deleted", "aside", "moving"} {
+	open("aside", 3, small)
+	for _, name := range []string{"deleted", "moving"} {
 		add(open(name, 3, small), batch.BuilderOptions{}, [2]string{"k", name})
 	}
 	if err := s.Delete("deleted", 0); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.PutAside("aside", 0); err != nil {
 		t.Fatal(err)
 	}
 	future, err := s.BeginMove("moving", [16]byte{0x70, 15: 3}, 0, "/more")
