@@ -38,10 +38,13 @@ func pause(ms int) { time.Sleep(time.Duration(ms) * time.Millisecond) }
 
 func (g *gen) apiVersions() Step {
 	name, version := oneOf(g.Rand, "lib", "a.b-c", "", "-x", "a b", "é"), oneOf(g.Rand, "1", "1.2.3", "", "-")
-	cluster, node := oneOf(g.Rand, nil, nil, kmsg.StringPtr("other"), kmsg.StringPtr("")), oneOf[int32](g.Rand, -1, -1, 1, 7)
+	cluster, node := oneOf(g.Rand, nil, nil, kmsg.StringPtr("other"), kmsg.StringPtr(""), kmsg.StringPtr("=")), oneOf[int32](g.Rand, -1, -1, 1, 7)
 	return g.asking("reader", fmt.Sprintf("versions for %q %q, node %d", name, version, node), func(s *side) kmsg.Request {
 		req := kmsg.NewPtrApiVersionsRequest()
 		req.ClientSoftwareName, req.ClientSoftwareVersion, req.ClusterID, req.NodeID = name, version, cluster, node
+		if cluster != nil && *cluster == "=" {
+			req.ClusterID = s.cluster // its own, once it was told
+		}
 		return req
 	})
 }
@@ -166,7 +169,7 @@ func (g *gen) telemetryGet() Step {
 func (g *gen) telemetryPush() Step {
 	client, mode := oneOf(g.Rand, "t0", "t1"), oneOf(g.Rand, "its own", "its own", "unknown subscription", "reserved", "zero")
 	terminating, codec, size := g.chance(25), oneOf[int8](g.Rand, 0, 0, 0, 9), 0
-	if g.chance(8) {
+	if g.chance(20) {
 		size = 1<<20 + 1 // a byte more than is taken
 	}
 	return g.undisturbed(client, fmt.Sprintf("push telemetry, %s, terminating %v, codec %d, %d bytes", mode, terminating, codec, size), func(s *side) kmsg.Request {

@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"strings"
@@ -35,6 +36,44 @@ func init() {
 			{4, (*gen).rebalanceRunsOut},
 		},
 	})
+}
+
+// grouping is what the members of a group are like.
+type grouping struct {
+	// short: rebalances run out soon.
+	short bool
+	// kind is their protocol type.
+	kind string
+	// subscribes: their metadata are subscriptions, as consumers have them, so that
+	// the group knows its topics. Else it is nothing that can be read as one.
+	subscribes bool
+}
+
+func (g *gen) drawGrouping() grouping {
+	return grouping{g.chance(20), oneOf(g.Rand, "consumer", "consumer", "consumer", "consumer", "connect"), g.chance(50)}
+}
+
+// consumerSubscription is a consumer's subscription to topics in one of its versions, and
+// something behind it.
+func consumerSubscription(version int16, behind string, topics ...string) []byte {
+	b := binary.BigEndian.AppendUint16(nil, uint16(version))
+	b = binary.BigEndian.AppendUint32(b, uint32(len(topics)))
+	for _, t := range topics {
+		b = append(binary.BigEndian.AppendUint16(b, uint16(len(t))), t...)
+	}
+	b = binary.BigEndian.AppendUint32(b, 0xffffffff) // no user data
+	if version > 0 {
+		b = binary.BigEndian.AppendUint32(b, 0) // no partitions owned
+	}
+	return append(b, behind...)
+}
+
+// other is a protocol type that is not the group's.
+func (x grouping) other() string {
+	if x.kind == "connect" {
+		return "consumer"
+	}
+	return "connect"
 }
 
 // gather brings some members to where a group works.
@@ -102,7 +141,7 @@ func (g *gen) join() Step {
 func (g *gen) joinOf(client, mode string) Step {
 	v := g.pick()
 	static := v.draw%8 != 0
-	number, short := g.IntN(100), g.short
+	number, of := g.IntN(100), g.grouping
 	reason := oneOf(g.Rand, "", "because")
 	what := fmt.Sprintf("join, %s", mode)
 	return Step{Text: client + ": " + what, Do: func(p *Play) {
@@ -110,23 +149,23 @@ func (g *gen) joinOf(client, mode string) Step {
 			v = v.above(5)
 		}
 		p.begin(client, v, what, func(s *side) kmsg.Request {
-			return joining(s, client, mode, static, short, number, reason)
+			return joining(s, client, mode, static, of, number, reason)
 		})
 		p.settleGroup()
 		// From version 4 on one who comes without an id is told to come again with it.
 		if m := p.kafka().member(client); mode == "usual" && m.id != "" && !m.joined && !p.busy(client) {
 			p.begin(client, v, what+", with its id", func(s *side) kmsg.Request {
-				return joining(s, client, mode, static, short, number, reason)
+				return joining(s, client, mode, static, of, number, reason)
 			})
 			p.settleGroup()
 		}
 	}}
 }
 
-func joining(s *side, client, mode string, static, short bool, number int, reason string) *kmsg.JoinGroupRequest {
+func joining(s *side, client, mode string, static bool, of grouping, number int, reason string) *kmsg.JoinGroupRequest {
 	m := s.member(client)
 	r := kmsg.NewPtrJoinGroupRequest()
-	r.Group, r.MemberID, r.InstanceID, r.ProtocolType = s.name(classicGroup), m.id, instance(client, static), "consumer"
+	r.Group, r.MemberID, r.InstanceID, r.ProtocolType = s.name(classicGroup), m.id, instance(client, static), of.kind
 	r.SessionTimeoutMillis, r.RebalanceTimeoutMillis = 60000, 60000
 	if reason != "" {
 		r.Reason = &reason
@@ -144,7 +183,7 @@ func joining(s *side, client, mode string, static, short bool, number int, reaso
 	case "no protocols":
 		protocols = nil
 	case "another type":
-		r.ProtocolType = "connect"
+		r.ProtocolType = of.other()
 	case "no type":
 		r.ProtocolType = ""
 	case "unknown id":
@@ -162,25 +201,29 @@ func joining(s *side, client, mode string, static, short bool, number int, reaso
 			r.MemberID = s.member("m0").id
 		}
 	}
-	if short {
+	if of.short {
 		r.RebalanceTimeoutMillis = 1500
 	}
 	r.Protocols = []kmsg.JoinGroupRequestProtocol{}
 	for _, p := range protocols {
 		name, metadata, _ := strings.Cut(p, ":")
-		r.Protocols = append(r.Protocols, kmsg.JoinGroupRequestProtocol{Name: name, Metadata: []byte(metadata)})
+		told := []byte(metadata)
+		if of.subscribes {
+			told = consumerSubscription(int16(number%3), metadata[len(client):], s.name("a"), s.name(map[string]string{"m0": "a", "m1": "b", "m2": "c", "m3": "a"}[client]))
+		}
+		r.Protocols = append(r.Protocols, kmsg.JoinGroupRequestProtocol{Name: name, Metadata: told})
 	}
 	return r
 }
 
 func (g *gen) sync() Step {
-	mode := oneOf(g.Rand, "usual", "usual", "usual", "usual", "usual", "usual", "old generation", "next generation", "another protocol", "another type", "null protocol", "unknown id", "assignments of nobody", "as a leader")
+	mode := oneOf(g.Rand, "usual", "usual", "usual", "usual", "usual", "usual", "old generation", "next generation", "another protocol", "another type", "null protocol", "unknown id", "assignments of nobody", "as a leader", "empty group")
 	return g.syncOf(oneOf(g.Rand, clients...), mode)
 }
 
 func (g *gen) syncOf(client, mode string) Step {
 	v := g.pick()
-	static, number := v.draw%8 != 0, g.IntN(100)
+	static, number, of := v.draw%8 != 0, g.IntN(100), g.grouping
 	what := "sync, " + mode
 	return Step{Text: client + ": " + what, Do: func(p *Play) {
 		p.begin(client, v, what, func(s *side) kmsg.Request {
@@ -190,7 +233,7 @@ func (g *gen) syncOf(client, mode string) Step {
 			}
 			r := kmsg.NewPtrSyncGroupRequest()
 			r.Group, r.Generation, r.MemberID, r.InstanceID = s.name(classicGroup), m.generation, m.id, instance(client, static)
-			r.ProtocolType, r.Protocol = kmsg.StringPtr("consumer"), kmsg.StringPtr(m.protocol)
+			r.ProtocolType, r.Protocol = kmsg.StringPtr(of.kind), kmsg.StringPtr(m.protocol)
 			leads := m.leader || mode == "as a leader"
 			switch mode {
 			case "old generation":
@@ -200,9 +243,11 @@ func (g *gen) syncOf(client, mode string) Step {
 			case "another protocol":
 				r.Protocol = kmsg.StringPtr("z")
 			case "another type":
-				r.ProtocolType = kmsg.StringPtr("connect")
+				r.ProtocolType = kmsg.StringPtr(of.other())
 			case "null protocol":
 				r.Protocol = nil
+			case "empty group":
+				r.Group = ""
 			case "unknown id":
 				r.MemberID = "nobody"
 			case "assignments of nobody":
@@ -254,7 +299,7 @@ func (g *gen) beat() Step {
 
 func (g *gen) leave() Step {
 	w, v := g.grouped(), g.pick()
-	mode := oneOf(g.Rand, "usual", "usual", "usual", "usual", "by instance", "unknown id", "unknown instance", "two at once", "nobody", "unknown group", "another's instance")
+	mode := oneOf(g.Rand, "usual", "usual", "usual", "usual", "by instance", "unknown id", "unknown instance", "two at once", "nobody", "unknown group", "another's instance", "empty group")
 	what := "leave, " + mode
 	return Step{Text: w.client + ": " + what, Do: func(p *Play) {
 		// Whom Kafka makes the leader when the leader leaves is up to a hash map, and
@@ -286,6 +331,8 @@ func (g *gen) leave() Step {
 				one.InstanceID = kmsg.StringPtr("i-m3")
 			case "unknown group":
 				r.Group = s.name("no-group")
+			case "empty group":
+				r.Group = ""
 			}
 			if mode != "nobody" {
 				r.Members = append(r.Members, one)
@@ -366,7 +413,7 @@ func (g *gen) memberCommit() Step {
 func (g *gen) expires() Step {
 	v := g.pick()
 	client := "m1"
-	joins, short := g.chance(60), g.short
+	joins, of := g.chance(60), g.grouping
 	what := "join with a short session"
 	return Step{Text: client + ": " + what + ", and is gone", Do: func(p *Play) {
 		if p.over || p.busy(client) || p.kafka().member(client).joined {
@@ -376,7 +423,7 @@ func (g *gen) expires() Step {
 			s.member(client).id = ""
 		}
 		build := func(s *side) kmsg.Request {
-			r := joining(s, client, "usual", false, short, 0, "")
+			r := joining(s, client, "usual", false, of, 0, "")
 			r.SessionTimeoutMillis = 700
 			return r
 		}
@@ -429,7 +476,7 @@ func (p *Play) until(limit time.Duration, holds func(s *side) bool) {
 // rebalanceRunsOut waits for a rebalance that some do not come to, until the
 // rebalance timeout has dropped them.
 func (g *gen) rebalanceRunsOut() Step {
-	client, short := oneOf(g.Rand, clients...), g.short
+	client, short := oneOf(g.Rand, clients...), g.grouping.short
 	join := g.joinOf(client, "other metadata")
 	return Step{Text: client + ": joins, and the rebalance runs out", Do: func(p *Play) {
 		join.Do(p)

@@ -176,8 +176,10 @@ func (g *gen) offsetDelete() Step {
 }
 
 func (g *gen) findCoordinator() Step {
-	kind := oneOf[int8](g.Rand, 0, 0, 0, 3, -1)
-	keys := oneOf(g.Rand, []string{"g1"}, []string{"g1", classicGroup}, []string{"="}, []string{}, []string{"g1", "g1"})
+	// Of the coordinators of transactions (1) and of share groups (2, with a key that
+	// is none) no more can be asked before they are served: asking makes their topics.
+	kind := oneOf[int8](g.Rand, 0, 0, 0, 3, -1, 2)
+	keys := oneOf(g.Rand, []string{"g1"}, []string{"g1", classicGroup}, []string{"="}, []string{}, []string{"g1", "g1"}, []string{"=g:x:0"}, []string{"=:AAAAAAAAAAAAAAAAAAAAAQ:0"})
 	return g.asking("committer", fmt.Sprintf("find coordinators of %v, kind %d", keys, kind), func(s *side) kmsg.Request {
 		r := kmsg.NewPtrFindCoordinatorRequest()
 		r.CoordinatorType = kind

@@ -217,6 +217,9 @@ func (g *gen) produce() Step {
 		topic = "=__consumer_offsets"
 	}
 	client := oneOf(g.Rand, "writer", "writer", "writer2")
+	if !strings.HasPrefix(topic, "=__") && g.chance(3) {
+		client = "__admin_client" // may write to internal topics, too
+	}
 	what = fmt.Sprintf("produce to %s/%d acks %d: %s", topic, index, acks, what)
 	v := g.pick().above(3)
 	return Step{Text: client + ": " + what, Do: func(p *Play) {
@@ -393,7 +396,7 @@ type epoch struct {
 }
 
 func (g *gen) epoch() epoch {
-	return oneOf(g.Rand, epoch{none: true}, epoch{none: true}, epoch{none: true}, epoch{none: true}, epoch{}, epoch{}, epoch{by: -1}, epoch{by: 1})
+	return oneOf(g.Rand, epoch{none: true}, epoch{none: true}, epoch{none: true}, epoch{none: true}, epoch{}, epoch{}, epoch{by: -1}, epoch{by: 1}, epoch{by: -2})
 }
 
 func (e epoch) of(p *part) int32 {

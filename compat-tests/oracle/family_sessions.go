@@ -56,10 +56,14 @@ func (g *gen) sessionFetch() Step {
 	if g.chance(10) {
 		waits = 250
 	}
-	what := fmt.Sprintf("fetch in a session, %s, max %d, wait %d: %s; forget %v", mode, most, waits, strings.Join(list, "; "), forget)
+	replica := int32(-1)
+	if g.chance(6) {
+		replica = oneOf[int32](g.Rand, 5, 5, 1, -2) // a follower's sessions are worth more than a consumer's
+	}
+	what := fmt.Sprintf("fetch in a session, %s, replica %d, max %d, wait %d: %s; forget %v", mode, replica, most, waits, strings.Join(list, "; "), forget)
 	return g.askingIn(client, v, what, func(s *side) kmsg.Request {
 		req := fetching(s, parts...)
-		req.MaxBytes, req.MaxWaitMillis, req.MinBytes = most, waits, 1
+		req.MaxBytes, req.MaxWaitMillis, req.MinBytes, req.ReplicaID, req.ReplicaState.ID = most, waits, 1, replica, replica
 		x := s.session(client)
 		req.SessionID, req.SessionEpoch = x.id, x.epoch
 		switch mode {

@@ -47,8 +47,8 @@ type gen struct {
 	*rand.Rand
 	// topics are names for topics, some of which exist.
 	topics []string
-	// short: rebalances of its groups run out soon.
-	short bool
+	// grouping is what the members of its group are like.
+	grouping grouping
 	// restarts: the sequence is one of those that go on through restarts.
 	restarts bool
 }
@@ -76,14 +76,14 @@ func (g *gen) partition() int32 {
 // of some rounds.
 func Make(seed uint64, only string) Sequence {
 	g := &gen{Rand: rand.New(rand.NewPCG(seed, 0x6d696c6c72616365)), topics: []string{"a", "b", "c"}}
-	g.short = g.chance(20)
+	g.grouping = g.drawGrouping()
 	if only == "" && restarting(seed, only) {
 		only = theRestarts
 	}
 	lead := g.family(only)
 	s := Sequence{Seed: seed, Family: lead.name}
 	if g.restarts = lead.alone; g.restarts {
-		g.short = false // whoever is late is late on one side only
+		g.grouping.short = false // whoever is late is late on one side only
 	}
 	with := []*family{lead}
 	if g.chance(50) || lead.alone {

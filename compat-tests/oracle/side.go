@@ -15,9 +15,11 @@ import (
 type side struct {
 	addr   string
 	prefix string
-	dir    string                 // where its logs lie, once it was asked
-	conns  map[string]*frame.Conn // by the client's name
-	versed *normaliser
+	dir    string // where its logs lie, once it was asked
+	// cluster is the cluster's id, once it was told.
+	cluster *string
+	conns   map[string]*frame.Conn // by the client's name
+	versed  *normaliser
 
 	topics    map[string][16]byte // ids, by the whole name
 	gone      map[string][16]byte // ids of topics that were deleted or made anew
@@ -182,7 +184,14 @@ func (s *side) close() {
 // learn remembers what an answer tells.
 func (s *side) learn(client string, req kmsg.Request, resp kmsg.Response) {
 	switch r := resp.(type) {
+	case *kmsg.DescribeClusterResponse:
+		if r.ErrorCode == 0 {
+			s.cluster = &r.ClusterID
+		}
 	case *kmsg.MetadataResponse:
+		if r.ClusterID != nil {
+			s.cluster = r.ClusterID
+		}
 		for _, t := range r.Topics {
 			if t.Topic != nil && t.ErrorCode == 0 {
 				s.learnID(*t.Topic, t.TopicID)
