@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -24,15 +25,15 @@ var jars = map[string]string{
 // included are the packages whose classes the agent counts in.
 const included = "kafka.server.*:kafka.cluster.*:org.apache.kafka.storage.internals.*:org.apache.kafka.coordinator.*:org.apache.kafka.controller.*:org.apache.kafka.server.*"
 
-// Agent is JaCoCo's agent in one running Kafka.
+// Agent is JaCoCo's agent in a Kafka that may be restarted.
 type Agent struct {
-	home string
-	port int
+	home, scratch string
+	port          int
 }
 
 // NewAgent fetches JaCoCo with Maven, once, into a directory, and takes a free
-// port for an agent.
-func NewAgent(ctx context.Context, home string) (*Agent, error) {
+// port for an agent. What that counts is kept in a scratch directory.
+func NewAgent(ctx context.Context, home, scratch string) (*Agent, error) {
 	home = filepath.Join(home, jacoco)
 	for name, artifact := range jars {
 		path := filepath.Join(home, name)
@@ -43,12 +44,15 @@ func NewAgent(ctx context.Context, home string) (*Agent, error) {
 			return nil, err
 		}
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, fmt.Errorf("a port for JaCoCo's agent: %w", err)
+	for range 100 {
+		// Below the ports that the system gives to whoever asks for any.
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(12000)))
+		if err == nil {
+			defer l.Close()
+			return &Agent{home: home, scratch: scratch, port: l.Addr().(*net.TCPAddr).Port}, nil
+		}
 	}
-	defer l.Close()
-	return &Agent{home: home, port: l.Addr().(*net.TCPAddr).Port}, nil
+	return nil, errors.New("no port is free for JaCoCo's agent")
 }
 
 // fetch brings one jar to its place.
@@ -90,22 +94,22 @@ func (a *Agent) JVM() string {
 	return fmt.Sprintf("-javaagent:%s=output=tcpserver,address=127.0.0.1,port=%d,dumponexit=false,includes=%s", filepath.Join(a.home, "agent.jar"), a.port, included)
 }
 
-// Report asks the agent what was reached since its java started. libs is where
+func (a *Agent) data() string { return filepath.Join(a.scratch, "jacoco.exec") }
+
+// Collect keeps what was reached since the agent's java started: it is called
+// before that ends.
+func (a *Agent) Collect(ctx context.Context) error {
+	return a.cli(ctx, "dump", "--address", "127.0.0.1", "--port", fmt.Sprint(a.port), "--destfile", a.data())
+}
+
+// Report says what was reached, up to what was collected last. libs is where
 // Kafka's jars lie.
 func (a *Agent) Report(ctx context.Context, libs string) (*Report, error) {
-	dir, err := os.MkdirTemp("", "jacoco-")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(dir)
-	data, report, files := filepath.Join(dir, "exec"), filepath.Join(dir, "report.xml"), filepath.Join(dir, "classes")
-	if err := a.cli(ctx, "dump", "--address", "127.0.0.1", "--port", fmt.Sprint(a.port), "--destfile", data); err != nil {
-		return nil, err
-	}
+	report, files := filepath.Join(a.scratch, "report.xml"), filepath.Join(a.scratch, "classes")
 	if err := classFiles(libs, files); err != nil {
 		return nil, err
 	}
-	if err := a.cli(ctx, "report", data, "--classfiles", files, "--xml", report); err != nil {
+	if err := a.cli(ctx, "report", a.data(), "--classfiles", files, "--xml", report); err != nil {
 		return nil, err
 	}
 	f, err := os.Open(report)

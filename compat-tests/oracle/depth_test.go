@@ -32,7 +32,7 @@ func TestDepth(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	agent, err := depth.NewAgent(ctx, filepath.Join(root, ".cache", "jacoco"))
+	agent, err := depth.NewAgent(ctx, filepath.Join(root, ".cache", "jacoco"), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,13 +40,17 @@ func TestDepth(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k, err := kafka.Start(ctx, kafka.Options{Properties: properties, Features: []string{"eligible.leader.replicas.version=0"}, JVM: []string{"-Xmx1g", agent.JVM()}})
-	if err != nil {
-		t.Fatal(err)
+	t.Setenv("MILLRACE_ORACLE_KAFKA", "")
+	t.Setenv("MILLRACE_ORACLE_VERSION", "")
+	t.Setenv("MILLRACE_ORACLE_JVM", "-Xmx1g "+agent.JVM())
+	s := start(t)
+	restart := s.Restart
+	s.Restart = func(kill bool) error {
+		if err := agent.Collect(ctx); err != nil {
+			return err
+		}
+		return restart(kill)
 	}
-	t.Cleanup(k.Stop)
-	s := &Servers{Names: "orc-depth", Addr: [2]string{millrace(t).addr(), k.Bootstrap}}
-	s.ready(t)
 	begun := time.Now()
 	o := Options{From: 1, Seeds: uint64(number(t, "MILLRACE_ORACLE_SEEDS", committedSeeds)), Parallel: number(t, "MILLRACE_ORACLE_PARALLEL", 8*runtime.GOMAXPROCS(0)),
 		Log: func(format string, args ...any) {
@@ -58,6 +62,9 @@ func TestDepth(t *testing.T) {
 	}
 	for _, f := range r.Findings {
 		t.Log("make oracle finds it, too:", f)
+	}
+	if err := agent.Collect(ctx); err != nil {
+		t.Fatal(err)
 	}
 	reached, err := agent.Report(ctx, strings.TrimSuffix(path, "*"))
 	if err != nil {
