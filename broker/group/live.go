@@ -158,9 +158,9 @@ func (l *live) drop(i int) { l.dropAll([]int{i}) }
 // dropAll takes the members at these places out. If one of them led, the first of
 // those who are left does at once, so that a newcomer does not lead before them;
 // Kafka takes any of them.
-func (l *live) dropAll(places []int) {
-	away := make(map[int]bool, len(places))
-	for _, i := range places {
+func (l *live) dropAll(at []int) {
+	away := make(map[int]bool, len(at))
+	for _, i := range at {
 		away[i] = true
 	}
 	led := false
