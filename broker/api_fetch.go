@@ -174,16 +174,18 @@ func (f *fetching) resolve() {
 		r := &f.reads[i]
 		r.code, r.absent = f.find(r)
 	}
-	slices.SortStableFunc(f.reads, func(a, b fetchRead) int { return a.rank() - b.rank() })
+	follower := f.replica >= 0
+	slices.SortStableFunc(f.reads, func(a, b fetchRead) int { return a.rank(follower) - b.rank(follower) })
 }
 
 // rank is the order of the answer: what was read, the ids that nobody has, the
-// rest that is not there.
-func (r *fetchRead) rank() int {
+// rest that is not there. Of what a follower asked for, ids and the rest go
+// together.
+func (r *fetchRead) rank(follower bool) int {
 	switch {
 	case !r.absent:
 		return 0
-	case r.code == kerr.UnknownTopicID.Code:
+	case follower || r.code == kerr.UnknownTopicID.Code:
 		return 1
 	}
 	return 2

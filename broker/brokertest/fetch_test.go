@@ -82,6 +82,12 @@ func TestFetchAnswers(t *testing.T) {
 				t.Errorf("%s:\n got %s\nwant %s", f.name, got, f.want)
 			}
 		}
+		// To a follower all that is not there comes in the order of its request.
+		follower := reading(ids, 1<<20, 1<<20, "a/9", "stranger/0", "a/0", "b/5")
+		follower.ReplicaID, follower.ReplicaState.ID = 5, 5
+		if got, want := told(ids, ask[*kmsg.FetchResponse](t, n, c, follower)), "a/0: error 6, a/9: error 3, stranger/0: error 100, b/5: error 3"; got != want {
+			t.Errorf("to a follower:\n got %s\nwant %s", got, want)
+		}
 		bad := reading(ids, 1<<20, 1<<20, "a/0")
 		bad.IsolationLevel = 7
 		if resp := ask[*kmsg.FetchResponse](t, n, c, bad); resp.ErrorCode != -1 || len(resp.Topics) != 0 {
