@@ -117,12 +117,12 @@ func (g *gen) offsetFetch() Step {
 		list = append(list, w)
 	}
 	stable := g.chance(30)
-	old := g.chance(5)
+	old, zero := g.chance(5), g.chance(4)
 	v := g.pick()
 	if list[0].all {
 		v = v.above(2) // null is all from version 2 on
 	}
-	return g.askingIn("committer", v, fmt.Sprintf("fetch offsets %v, stable %v, old id %v", list, stable, old), func(s *side) kmsg.Request {
+	return g.askingIn("committer", v, fmt.Sprintf("fetch offsets %v, stable %v, old id %v, zero id %v", list, stable, old, zero), func(s *side) kmsg.Request {
 		r := kmsg.NewPtrOffsetFetchRequest()
 		r.RequireStable, r.Group = stable, s.name(list[0].group)
 		for i, w := range list {
@@ -142,6 +142,9 @@ func (g *gen) offsetFetch() Step {
 				t.Topic, t.TopicID, t.Partitions = s.name(at.topic), s.id(at.topic), []int32{at.index}
 				if old {
 					t.TopicID = s.oldID(at.topic)
+				}
+				if zero {
+					t.TopicID = [16]byte{}
 				}
 				rg.Topics = append(rg.Topics, t)
 				if i == 0 {

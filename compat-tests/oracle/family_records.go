@@ -522,7 +522,7 @@ func (g *gen) listOffsets() Step {
 		epoch epoch
 	}
 	var list []asked
-	for range 1 + g.IntN(3) {
+	for range oneOf(g.Rand, 1, 1, 2, 2, 2, 3, 3, 0) {
 		list = append(list, asked{g.topic(), g.partition(), oneOf[int64](g.Rand, -1, -1, -2, -2, -3, -3, -4, -5, -6, -7, 0, 1, then-2500, then, then+1, then+3, then+40, then+1000, then+8*3600e3, math.MaxInt64), g.epoch()})
 	}
 	isolation, replica := oneOf[int8](g.Rand, 0, 0, 0, 1, 1, 2), oneOf[int32](g.Rand, -1, -1, -1, -1, -1, -2, 1, 9)
