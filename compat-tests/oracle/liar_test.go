@@ -106,7 +106,7 @@ var restartLies = []struct {
 	{"a log start that moves back", "offsets at -2 after a restart", func() Lie {
 		return Lie{Down: func(dir string) error { return os.RemoveAll(filepath.Join(dir, "log-start-offset-checkpoint")) }}
 	}},
-	{"commits that are lost", "commits after a restart", func() Lie {
+	{"commits that are lost", "after a restart", func() Lie {
 		return Lie{Down: func(dir string) error { return cut(filepath.Join(dir, "__consumer_offsets-*", "*.log"), 0) }}
 	}},
 	{"a record that kill -9 loses although it was acknowledged", "after a restart", func() Lie {
@@ -117,7 +117,7 @@ var restartLies = []struct {
 			return cut(filepath.Join(dir, "orc-*", "*.log"), -7)
 		}}
 	}},
-	{"a producer's sequence that is forgotten", "as a producer", func() Lie {
+	{"a producer's sequence that is forgotten", "roduce", func() Lie {
 		var restarted atomic.Bool
 		return Lie{
 			Down: func(string) error { restarted.Store(true); return nil },

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -44,7 +45,7 @@ func number(t *testing.T, variable string, or int) int {
 // TestDifferences plays seeded sequences on both servers and lists what differs
 // and nobody has explained.
 func TestDifferences(t *testing.T) {
-	s := start(t)
+	s, own := both(t)
 	if os.Getenv("MILLRACE_ORACLE_SLOW") != "" {
 		s.slow = func(step Step, took time.Duration) { fmt.Println(took, shortened(step.Text)) }
 	}
@@ -60,6 +61,16 @@ func TestDifferences(t *testing.T) {
 		o.Until = begun.Add(time.Duration(m) * time.Minute)
 	}
 	r := s.Run(o)
+	var self syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &self); err != nil {
+		t.Error(err)
+	}
+	took := fmt.Sprintf("processor time: the oracle %d s", self.Utime.Sec+self.Stime.Sec)
+	for i, name := range []string{"Millrace", "Kafka"} {
+		if own[i] != nil {
+			took += fmt.Sprintf(", %s %.0f s", name, own[i].used().Seconds())
+		}
+	}
 	for _, e := range r.Errors {
 		t.Error(e)
 	}
@@ -74,7 +85,7 @@ func TestDifferences(t *testing.T) {
 		why = append(why, fmt.Sprintf("%6d explained: %s", n, w))
 	}
 	slices.Sort(why)
-	t.Logf("%d sequences, %d requests, %d restarts, %v\n%s", r.Sequences, r.Asked, r.Restarts, time.Since(begun).Round(time.Second), strings.Join(why, "\n"))
+	t.Logf("%d sequences, %d requests, %d restarts, %v; %s\n%s", r.Sequences, r.Asked, r.Restarts, time.Since(begun).Round(time.Second), took, strings.Join(why, "\n"))
 	if path := os.Getenv("MILLRACE_ORACLE_SUMMARY"); path != "" {
 		sum := r.Tally.Summary()
 		sum.Commit, sum.Seeds, sum.Sequences = commit(), [2]uint64{o.From, o.From + uint64(r.Sequences)}, r.Sequences
@@ -100,6 +111,13 @@ func commit() string {
 // MILLRACE_ORACLE_MILLRACE name.
 func start(t *testing.T) *Servers {
 	t.Helper()
+	s, _ := both(t)
+	return s
+}
+
+// both is start, and the servers if they are its own.
+func both(t *testing.T) (*Servers, [2]restartable) {
+	t.Helper()
 	s := &Servers{Names: runNames(), Old: os.Getenv("MILLRACE_ORACLE_VERSION") == kafka.Oldest}
 	s.Addr = [2]string{os.Getenv("MILLRACE_ORACLE_MILLRACE"), os.Getenv("MILLRACE_ORACLE_KAFKA")}
 	var own [2]restartable
@@ -115,7 +133,7 @@ func start(t *testing.T) *Servers {
 	if own[ours] != nil && own[kafkas] != nil {
 		s.Restart = func(kill bool) error { return restartAll(kill, own[:]...) }
 	}
-	return s
+	return s, own
 }
 
 // runNames begins the names of everything that a run makes.

@@ -3,6 +3,7 @@
 package oracle
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -29,6 +30,37 @@ type restartable interface {
 	addr() string
 	end(kill bool) error
 	start() error
+	// used is the processor time that it has taken, over all its restarts.
+	used() time.Duration
+}
+
+// process is the processor time of a process and of those before it.
+type process struct {
+	pid  int
+	past time.Duration
+}
+
+// followed is called when another process has taken its place, or before this
+// one ends.
+func (p *process) followed(by int) {
+	p.past, p.pid = p.used(), by
+}
+
+// used is known where there is /proc.
+func (p *process) used() time.Duration {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.pid))
+	if err != nil {
+		return p.past
+	}
+	// What follows the name in brackets begins with the third field; 14 and 15 are
+	// the hundredths of seconds in user and system mode.
+	fields := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
+	ticks := 0
+	for _, f := range fields[11:13] {
+		n, _ := strconv.Atoi(f)
+		ticks += n
+	}
+	return p.past + time.Duration(ticks)*10*time.Millisecond
 }
 
 // startOffsets is how often both servers write down where logs start: a kill -9
@@ -95,6 +127,7 @@ func sweep(parent string) {
 
 // apacheKafka is a running Apache Kafka.
 type apacheKafka struct {
+	process
 	options kafka.Options
 	server  *kafka.Server
 }
@@ -123,7 +156,7 @@ func (k *apacheKafka) start() error {
 	if err != nil {
 		return err
 	}
-	k.server = s
+	k.server, k.pid = s, s.PID()
 	k.options.Port, k.options.Controller = port(s.Bootstrap), port(s.Controller)
 	return nil
 }
@@ -135,6 +168,7 @@ func port(addr string) int {
 }
 
 func (k *apacheKafka) end(kill bool) error {
+	k.followed(0)
 	if kill {
 		k.server.Kill()
 	} else {
@@ -145,6 +179,7 @@ func (k *apacheKafka) end(kill bool) error {
 
 // aMillrace is a running Millrace.
 type aMillrace struct {
+	process
 	options launch.Options
 	broker  *launch.Broker
 	// down, if set, is called while it is down.
@@ -188,11 +223,12 @@ func (m *aMillrace) start() error {
 	if err != nil {
 		return err
 	}
-	m.broker = b
+	m.broker, m.pid = b, b.Pid()
 	return nil
 }
 
 func (m *aMillrace) end(kill bool) error {
+	m.followed(0)
 	if kill {
 		m.broker.Kill()
 	} else if err := m.broker.Stop(); err != nil {
