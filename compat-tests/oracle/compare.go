@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -279,12 +280,30 @@ func (n *normaliser) list(v reflect.Value, owner, name string) any {
 		}
 	}
 	if _, open := frames.Unordered[owner+"."+name]; open {
-		sort.SliceStable(list, func(i, j int) bool { return text(list[i]) < text(list[j]) })
+		// By name first, so that what differs stands beside what it differs from.
+		sort.SliceStable(list, func(i, j int) bool {
+			a, b := nameOf(list[i]), nameOf(list[j])
+			return a < b || a == b && text(list[i]) < text(list[j])
+		})
 	}
 	if v.IsNil() {
 		return nil
 	}
 	return list
+}
+
+// nameOf is what tells an element from others; "" if nothing does.
+func nameOf(v any) string {
+	m, ok := v.(map[string]any)
+	if !ok {
+		return ""
+	}
+	for _, n := range append(slices.Clone(names), "Partition") {
+		if name, ok := m[n]; ok {
+			return text(name)
+		}
+	}
+	return ""
 }
 
 // foreign says that a list's element is of another sequence, or of one of the

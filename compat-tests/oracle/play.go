@@ -62,6 +62,8 @@ type Play struct {
 	old bool
 	// woken is told of every answer that comes.
 	woken chan struct{}
+	// restarts: the servers are restarted in it.
+	restarts bool
 	// round are those who restart the servers together with this one.
 	round *round
 }
@@ -177,7 +179,7 @@ func (p *Play) send(client string, v pick, what string, build func(s *side) kmsg
 		}
 	}
 	version, ok := p.version(x.req[0].Key(), v)
-	if !ok {
+	if !ok || p.restarts && p.kafka().makesAnew(x.req[kafkas], version) {
 		return nil
 	}
 	for i := range x.req {

@@ -170,6 +170,27 @@ func (s *side) own() []string {
 	return list
 }
 
+// makesAnew says that a request makes a topic whose name another had before it.
+// When Kafka starts and finds in its metadata log that a topic with configs was
+// made, deleted and made anew, the new one has the old one's configs: its
+// ConfigurationsDelta forgets only what was there before the delta.
+func (s *side) makesAnew(req kmsg.Request, version int16) bool {
+	gone := func(name *string) bool {
+		if name == nil {
+			return false
+		}
+		_, ok := s.gone[*name]
+		return ok
+	}
+	switch r := req.(type) {
+	case *kmsg.CreateTopicsRequest:
+		return slices.ContainsFunc(r.Topics, func(t kmsg.CreateTopicsRequestTopic) bool { return gone(&t.Topic) })
+	case *kmsg.MetadataRequest:
+		return (r.AllowAutoTopicCreation || version < 4) && slices.ContainsFunc(r.Topics, func(t kmsg.MetadataRequestTopic) bool { return gone(t.Topic) })
+	}
+	return false
+}
+
 // lookAround asks for everything that a play has left on the servers.
 func (p *Play) lookAround(v pick) {
 	topics := p.kafka().own()

@@ -113,7 +113,7 @@ func (s *Servers) Play(steps []Step) Outcome { return s.play(steps, newRound(1, 
 
 func (s *Servers) play(steps []Step, r *round) Outcome {
 	p := s.begin()
-	p.round = r
+	p.round, p.restarts = r, slices.ContainsFunc(steps, func(x Step) bool { return x.restarts })
 	for i, step := range steps {
 		p.step = i
 		begun := time.Now()
