@@ -297,6 +297,7 @@ func (j *joiner) replaceStatic(l *live, i int) {
 		l.leader = j.id
 	}
 	m.id = j.id
+	m.isNew = false
 	m.alive(t.now)
 	j.update(l, m)
 	switch l.state {

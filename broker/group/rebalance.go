@@ -140,13 +140,27 @@ func (t *turn) membersLeft(id string, l *live) {
 	}
 }
 
+// membersExpired goes on after members, or promised ids, went by time. As in Kafka
+// that ends a first rebalance too, if all who are left have joined.
+func (t *turn) membersExpired(id string, l *live) {
+	if l.state != preparingRebalance {
+		t.membersLeft(id, l)
+		return
+	}
+	if l.allJoined() {
+		t.complete(id, l)
+	}
+}
+
 // due does what time has made due in a group.
 func (t *turn) due(id string, l *live) {
 	late := func(at time.Time) bool { return !at.IsZero() && !at.After(t.now) }
 	for i := 0; i < len(l.pending); {
 		if late(l.pending[i].deadline) {
 			l.dropPending(i)
-			t.maybeComplete(id, l)
+			if l.state == preparingRebalance {
+				t.membersExpired(id, l)
+			}
 			continue
 		}
 		i++
@@ -168,7 +182,7 @@ func (t *turn) due(id string, l *live) {
 		left = true
 	}
 	if left {
-		t.membersLeft(id, l)
+		t.membersExpired(id, l)
 	}
 	if late(l.joinAt) {
 		t.joinDue(id, l)

@@ -28,14 +28,14 @@ var (
 	Environment = Purpose{"environment", "environment variables are merged over the defaults, for the program as for the image."}
 	Telemetry   = Purpose{"telemetry", "the APIs of KIP-714 are advertised and served without a plugin: what clients push is read, and shown at /metrics."}
 	Unbuilt     = Purpose{"not ahead of its code", "what is not built is not advertised: no API version, feature level or type of coordinator; a request for one is " +
-		"answered UNSUPPORTED_VERSION. A config that waits for something warns once."}
+		"answered UNSUPPORTED_VERSION. A config that waits for something warns once; one that asks for protection which is not there is refused."}
 	Records = Purpose{"every record", "records are looked at one by one, also where Kafka passes over them: offsets are dense, and what no consumer could read is refused " +
 		"(INVALID_RECORD)."}
 	Answered  = Purpose{"answered", "requests that Kafka 4.4.0 never answers are answered."}
 	Listeners = Purpose{"both listeners", "broker configs are checked alike on both listeners; Kafka's controller stores what its broker refuses. DescribeQuorum of a node " +
 		"without a controller listener tells none."}
-	Reach = Purpose{"within reach", "a change after which nobody could connect any more (`max.connections=0` and its kin) is refused where no controller listener is left " +
-		"to take it back by."}
+	Reach = Purpose{"within reach", "a change of a broker's configs that would leave it without use, to be undone by nobody or by nobody who has not read its log, is refused: no " +
+		"connections from any address, defaults of topics that no topic can have (`log.flush.interval.ms=-1`)."}
 )
 
 // Purposes are all of them, as the page lists them.

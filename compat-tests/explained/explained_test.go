@@ -34,14 +34,17 @@ func TestExplainedNarrowly(t *testing.T) {
 		text string
 		want string // the purpose or ticket; "" for none
 	}{
-		{`Metadata v9: metadata of some [{none name}], create true, operations false false.Topics[0].ErrorCode: 0 against 3`, "created at once"},
-		{`Metadata v9: metadata of some [{none name}], create true, operations false false.Topics[0].TopicID: "<TopicID 2>" against "<none>"`, "created at once"},
-		{`Metadata v9: metadata of some [{a name}], create false, operations false false.Topics[0].ErrorCode: 0 against 3`, ""},
-		{`Metadata v9: metadata of some [{a name}], create true, operations false false.Topics[0].ErrorCode: 3 against 0`, ""},
-		{`Metadata v9: metadata of some [{a name}], create true, operations false false.Topics[0].Partitions[0].Leader: 1 against 2`, ""},
-		{`Metadata v9: metadata of some [{a name}], create true, operations false false.Topics[0].Partitions: 1 elements against 2: [] against []`, ""},
+		{`Metadata v9: metadata of some [{none name}], create true, operations false false.Topics."orc-1-none".ErrorCode: 0 against 3`, "created at once"},
+		{`Metadata v9: metadata of some [{none name}], create true, operations false false.Topics."orc-1-none".TopicID: "<TopicID 2>" against "<none>"`, "created at once"},
+		{`Metadata v9: metadata of some [{a name}], create false, operations false false.Topics."orc-1-none".ErrorCode: 0 against 3`, ""},
+		{`Metadata v9: metadata of some [{a name}], create true, operations false false.Topics."orc-1-none".ErrorCode: 3 against 0`, ""},
+		{`Metadata v9: metadata of some [{a name}], create true, operations false false.Topics."orc-1-none".Partitions[0].Leader: 1 against 2`, ""},
+		{`Metadata v9: metadata of some [{a name}], create true, operations false false.Topics."orc-1-none".Partitions: 1 elements against 2: [] against []`, ""},
 		{`UpdateFeatures v1: update features [{kraft.version 1 1}], down false.ErrorCode: 95 against 0`, "not ahead of its code"},
 		{`UpdateFeatures v1: update features [{metadata.version 7 1}], down false.ErrorCode: 95 against 0`, ""},
+		{`IncrementalAlterConfigs v1: type 4 "=1": ssl.provider="x".Resources[0].ErrorCode: 42 against 0`, "not ahead of its code"},
+		{`IncrementalAlterConfigs v1: type 4 "=1": ssl.provider="x".Resources[0].ErrorCode: 0 against 42`, ""},
+		{`IncrementalAlterConfigs v1: type 4 "=1": log.retention.ms="5".Resources[0].ErrorCode: 42 against 0`, ""},
 		{`PushTelemetry v0: push telemetry, its own, terminating false, codec 0.ErrorCode: 87 against 0`, "telemetry"},
 		{`PushTelemetry v0: push telemetry, its own, terminating false, codec 0.ErrorCode: 87 against 42`, ""},
 		{`Fetch v0: push telemetry.ErrorCode: 87 against 0`, ""},

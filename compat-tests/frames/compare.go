@@ -61,6 +61,8 @@ var Unordered = map[string]string{
 	"DeleteGroupsResponse.Groups":                 "joined futures",
 	"OffsetFetchResponseGroup.Topics":             "a Java hash map",
 	"OffsetFetchResponse.Topics":                  "a Java hash map",
+	"OffsetFetchResponseTopic.Partitions":         "a Java hash map, where all are asked for",
+	"OffsetFetchResponseGroupTopic.Partitions":    "a Java hash map, where all are asked for",
 	"OffsetFetchResponse.Groups":                  "joined futures",
 	"OffsetCommitResponse.Topics":                 "valid topics first",
 	"IncrementalAlterConfigsResponse.Resources":   "a Java hash map",

@@ -77,6 +77,7 @@ var kinds = map[string]kind{
 var keyed = map[string]string{
 	"CreateTopicsResponseTopic.Configs":       "Name",
 	"DescribeConfigsResponseResource.Configs": "Name",
+	"MetadataResponse.Topics":                 "Topic",
 }
 
 // names are the fields that name a topic, a group or the like. What bears the

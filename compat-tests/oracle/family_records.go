@@ -669,5 +669,5 @@ func (p *Play) deleteTopic(v pick, topic string) {
 		return req
 	})
 	p.applied()
-	p.settle(nil)
+	p.settle(offsetTopics)
 }

@@ -189,7 +189,7 @@ func (g *gen) deleteTopicsOddly() Step {
 			return req
 		})
 		p.applied()
-		p.settle(nil)
+		p.settle(offsetTopics)
 	}}
 }
 
