@@ -287,7 +287,8 @@ func (n *normaliser) list(v reflect.Value, owner, name string) any {
 			return a < b || a == b && text(list[i]) < text(list[j])
 		})
 	}
-	if v.IsNil() {
+	// A list of others' alone is as one that is empty; kmsg reads that as none.
+	if v.IsNil() || len(list) == 0 && v.Len() > 0 {
 		return nil
 	}
 	return list

@@ -118,6 +118,7 @@ func groupStates(s *side, groups ...string) string {
 	if !ok || len(r.Groups) != len(groups) {
 		return "not described"
 	}
+	slices.SortFunc(r.Groups, func(a, b kmsg.DescribeGroupsResponseGroup) int { return strings.Compare(a.Group, b.Group) })
 	var states []string
 	for _, g := range r.Groups {
 		states = append(states, fmt.Sprintf("%s with %d", g.State, len(g.Members)))
