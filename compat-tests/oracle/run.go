@@ -262,6 +262,8 @@ type Options struct {
 	Parallel    int
 	Until       time.Time // no new sequence begins after it; zero: no limit
 	Log         func(format string, args ...any)
+	// Once: what differs is told as it was seen, and not played anew.
+	Once bool
 	// First ends the run at the first difference, which is not shortened.
 	First bool
 }
@@ -380,7 +382,11 @@ func (s *Servers) Run(o Options) *Report {
 			f.Seeds = append(f.Seeds, x.seq.Seed)
 		}
 		// Any of the first few that shows it again stands for its kind.
-		for _, x := range list[:min(3, len(list))] {
+		again := list[:min(3, len(list))]
+		if o.Once {
+			again = nil
+		}
+		for _, x := range again {
 			steps := x.seq.Steps[:min(len(x.seq.Steps), x.d.Step+1)]
 			if d := s.again(steps, 3); d != nil {
 				f.Sequence, f.Difference, f.Again = x.seq, *d, true
