@@ -45,14 +45,16 @@ var (
 )
 
 // check refuses what Kafka's own parser refuses: it is stricter than kmsg, about
-// nulls and long strings.
+// nulls and long strings. What Kafka takes for no struct, any negative mark in its
+// place, it makes plain in the body: kmsg knows only -1.
 func check(r *Request) error {
 	l := layoutOf(r.Key, r.Version)
 	if l == nil {
 		return nil
 	}
-	_, err := survey(l, flexible(r.Key, r.Version), r.Body)
-	return err
+	s := surveyor{walker: walker{b: r.Body, flexible: flexible(r.Key, r.Version)}, plain: true}
+	s.value(l)
+	return s.err
 }
 
 // checkEnums refuses what Kafka's authorizer requests refuse when they are made.

@@ -332,6 +332,7 @@ type surveyor struct {
 	walker
 	memory  int64
 	numbers int64 // entries of lists of numbers
+	plain   bool  // marks of no struct are made -1
 	err     error
 }
 
@@ -402,6 +403,9 @@ func (s *surveyor) field(f *fieldLayout) {
 				return
 			}
 			null := int8(s.b[0]) < 0
+			if null && s.plain {
+				s.b[0] = 0xff
+			}
 			s.skip(1)
 			if null {
 				return

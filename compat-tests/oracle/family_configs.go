@@ -10,18 +10,51 @@ import (
 
 // topicKeys are keys of topics' configs.
 var topicKeys = []string{
-	"cleanup.policy", "compression.gzip.level", "compression.lz4.level", "compression.type", "compression.zstd.level", "delete.retention.ms", "file.delete.delay.ms",
-	"flush.messages", "flush.ms", "follower.replication.throttled.replicas", "index.interval.bytes", "leader.replication.throttled.replicas", "local.retention.bytes",
-	"local.retention.ms", "max.compaction.lag.ms", "max.message.bytes", "message.timestamp.after.max.ms", "message.timestamp.before.max.ms", "message.timestamp.type",
-	"min.cleanable.dirty.ratio", "min.compaction.lag.ms", "min.insync.replicas", "preallocate", "remote.log.copy.disable", "remote.log.delete.on.disable", "remote.storage.enable",
+	"cleanup.policy", "compression.gzip.level", "compression.lz4.level", "compression.type", "compression.zstd.level", "delete.retention.ms",
+	"errors.deadletterqueue.group.enable", "file.delete.delay.ms", "flush.messages", "flush.ms", "follower.replication.throttled.replicas",
+	"index.interval.bytes", "internal.segment.bytes", "leader.replication.throttled.replicas", "local.retention.bytes", "local.retention.ms",
+	"max.compaction.lag.ms", "max.decompressed.message.bytes", "max.message.bytes", "message.timestamp.after.max.ms",
+	"message.timestamp.before.max.ms", "message.timestamp.type", "min.cleanable.dirty.ratio", "min.compaction.lag.ms", "min.insync.replicas",
+	"preallocate", "remote.copy.lag.bytes", "remote.copy.lag.ms", "remote.log.copy.disable", "remote.log.delete.on.disable", "remote.storage.enable",
 	"retention.bytes", "retention.ms", "segment.bytes", "segment.index.bytes", "segment.jitter.ms", "segment.ms", "unclean.leader.election.enable",
 }
 
 // groupKeys and metricsKeys are keys of groups' and of client metrics' configs.
 var (
-	groupKeys   = []string{"consumer.heartbeat.interval.ms", "consumer.session.timeout.ms", "share.auto.offset.reset", "share.isolation.level", "share.record.lock.duration.ms", "streams.num.standby.replicas"}
+	groupKeys = []string{
+		"consumer.assignment.interval.ms", "consumer.assignor.offload.enable", "consumer.heartbeat.interval.ms", "consumer.session.timeout.ms",
+		"errors.deadletterqueue.copy.record.enable", "errors.deadletterqueue.topic.name", "share.assignment.interval.ms", "share.assignor.offload.enable",
+		"share.auto.offset.reset", "share.delivery.count.limit", "share.heartbeat.interval.ms", "share.isolation.level",
+		"share.partition.max.record.locks", "share.record.lock.duration.ms", "share.renew.acknowledge.enable", "share.session.timeout.ms",
+		"streams.acceptable.recovery.lag", "streams.assignment.interval.ms", "streams.assignor.name", "streams.assignor.offload.enable",
+		"streams.heartbeat.interval.ms", "streams.initial.rebalance.delay.ms", "streams.num.standby.replicas", "streams.num.warmup.replicas",
+		"streams.rack.aware.assignment.tags", "streams.session.timeout.ms", "streams.task.offset.interval.ms",
+	}
 	metricsKeys = []string{"interval.ms", "match", "metrics"}
-	brokerKeys  = []string{"log.retention.ms", "log.retention.hours", "message.max.bytes", "num.io.threads", "min.insync.replicas", "log.cleanup.policy", "broker.id", "no.such.key", "compression.type", "listeners", "log.flush.interval.ms", "max.connections"}
+	// brokerKeys are those that can be changed while a broker runs, and some others.
+	// What asks for protection is not among them.
+	brokerKeys = []string{
+		"background.threads", "compression.gzip.level", "compression.lz4.level", "compression.type", "compression.zstd.level", "cordoned.log.dirs",
+		"errors.deadletterqueue.auto.create.topics.enable", "errors.deadletterqueue.topic.name.prefix", "follower.fetch.last.tiered.offset.enable",
+		"follower.replication.throttled.rate", "group.consumer.assignment.interval.ms", "group.consumer.assignor.offload.enable",
+		"group.coordinator.cached.buffer.max.bytes", "group.share.assignment.interval.ms", "group.share.assignor.offload.enable",
+		"group.streams.assignment.interval.ms", "group.streams.assignor.offload.enable", "leader.replication.throttled.rate",
+		"listener.security.protocol.map", "listeners", "log.cleaner.backoff.ms", "log.cleaner.dedupe.buffer.size", "log.cleaner.delete.retention.ms",
+		"log.cleaner.io.buffer.load.factor", "log.cleaner.io.buffer.size", "log.cleaner.io.max.bytes.per.second", "log.cleaner.max.compaction.lag.ms",
+		"log.cleaner.min.cleanable.ratio", "log.cleaner.min.compaction.lag.ms", "log.cleaner.threads", "log.cleanup.policy", "log.flush.interval.messages",
+		"log.flush.interval.ms", "log.index.interval.bytes", "log.index.size.max.bytes", "log.local.retention.bytes", "log.local.retention.ms",
+		"log.message.timestamp.after.max.ms", "log.message.timestamp.before.max.ms", "log.message.timestamp.type", "log.preallocate",
+		"log.remote.copy.lag.bytes", "log.remote.copy.lag.ms", "log.retention.bytes", "log.retention.ms", "log.roll.jitter.ms", "log.roll.ms",
+		"log.segment.bytes", "log.segment.delete.delay.ms", "max.connection.creation.rate", "max.connections", "max.connections.per.ip",
+		"max.connections.per.ip.overrides", "max.decompressed.message.bytes", "message.max.bytes", "metric.reporters", "min.insync.replicas",
+		"num.io.threads", "num.network.threads", "num.recovery.threads.per.data.dir", "num.replica.fetchers", "principal.builder.class",
+		"producer.id.expiration.ms", "remote.fetch.max.wait.ms", "remote.list.offsets.request.timeout.ms", "remote.log.index.file.cache.total.size.bytes",
+		"remote.log.manager.copier.thread.pool.size", "remote.log.manager.copy.max.bytes.per.second", "remote.log.manager.expiration.thread.pool.size",
+		"remote.log.manager.fetch.max.bytes.per.second", "remote.log.manager.follower.thread.pool.size", "remote.log.reader.threads",
+		"replica.alter.log.dirs.io.max.bytes.per.second", "share.coordinator.cached.buffer.max.bytes", "transaction.partition.verification.enable",
+		"unclean.leader.election.enable", "log.retention.hours", "broker.id", "no.such.key", "log.dirs", "group.consumer.max.assignment.interval.ms",
+		"listener.name.plaintext.max.connections", "listener.name.none.num.network.threads",
+	}
 	// values fit some keys of every type, and not others.
 	values = []string{"", "0", "1", "-1", "-2", "100", "5000", "45000", "1048576", "1073741824", "2147483647", "2147483648", "9223372036854775807", "9223372036854775808", "0.5", "1.5", "NaN",
 		"true", "false", "TRUE", "yes", "compact", "delete", "compact,delete", "compact, delete", "delete,delete", "producer", "gzip", "zstd", "none", "CreateTime", "LogAppendTime", "*", "0:1", "0:1,1:1",
