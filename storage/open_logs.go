@@ -20,10 +20,10 @@ type Wanted struct {
 }
 
 // tellProgress is how often a long opening of logs is told of.
-const tellProgress = 10 * time.Second
+const tellProgress = 5 * time.Second
 
 // OpenLogs opens logs that lie on disk, all directories at the same time and perDirectory logs of each, so that LogAt has
-// them ready. It returns when all are open; what did not open LogAt says. Those that are not on disk are left to LogAt,
+// them ready. Of a directory for which that takes long it is told every few seconds how far it has come. It returns when all are open; what did not open LogAt says. Those that are not on disk are left to LogAt,
 // which chooses their directories in the order in which it is asked.
 func (s *Store) OpenLogs(list []Wanted, perDirectory int) {
 	byDir := map[*directory][]Wanted{}
@@ -42,11 +42,13 @@ func (s *Store) OpenLogs(list []Wanted, perDirectory int) {
 		return
 	}
 	begun := s.now()
-	p := &progress{s: s, total: total, told: begun}
+	var all []*progress
 	clean := true
 	var wg sync.WaitGroup
 	for d, wanted := range byDir {
 		clean = clean && d.clean
+		p := &progress{s: s, dir: d.path, total: len(wanted), told: begun}
+		all = append(all, p)
 		work := make(chan Wanted)
 		for range min(max(perDirectory, 1), len(wanted)) {
 			wg.Go(func() {
@@ -64,16 +66,21 @@ func (s *Store) OpenLogs(list []Wanted, perDirectory int) {
 		})
 	}
 	wg.Wait()
+	failed := 0
+	for _, p := range all {
+		failed += p.failed
+	}
 	tell := s.logger.Debug
 	if !clean {
 		tell = s.logger.Info
 	}
-	tell("logs are open", zap.Int("logs", total), zap.Int("failed", p.failed), zap.Int64("bytes read", s.scanned.Load()), zap.Duration("took", s.now().Sub(begun)))
+	tell("logs are open", zap.Int("logs", total), zap.Int("failed", failed), zap.Int64("bytes read", s.scanned.Load()), zap.Duration("took", s.now().Sub(begun)))
 }
 
-// progress tells of an opening of logs that takes long.
+// progress tells of an opening of a directory's logs that takes long.
 type progress struct {
 	s     *Store
+	dir   string
 	total int
 
 	mu           sync.Mutex
@@ -93,5 +100,5 @@ func (p *progress) opened(err error) {
 		return
 	}
 	p.told = now
-	p.s.logger.Info("logs are being opened", zap.Int("done", p.done), zap.Int("of", p.total), zap.Int64("bytes read", p.s.scanned.Load()))
+	p.s.logger.Info("logs are being opened", zap.String("dir", p.dir), zap.Int("done", p.done), zap.Int("of", p.total), zap.Int64("bytes read", p.s.scanned.Load()))
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"millrace/storage/batch"
+	"millrace/storage/disk"
 	"millrace/storage/disktest"
 	"millrace/storage/log"
 	"millrace/storage/producer"
@@ -107,6 +108,71 @@ func TestRecoveryCost(t *testing.T) {
 	many.Looks -= n * 10 // each segment is asked for its length
 	if short != many {
 		t.Errorf("more segments below the recovery point cost %+v instead of %+v", many, short)
+	}
+}
+
+// TestRecoveryOfTenGigabytes: two thousand partitions with ten gigabytes below their recovery points, in segments that end
+// there, and at most a megabyte each behind them. Of what is below not a byte is read: there is none, the files are holes.
+func TestRecoveryOfTenGigabytes(t *testing.T) {
+	const n, rolled = 2000, 5 << 20
+	fs := disktest.New()
+	h := openTest(t, fs)
+	tails, below := int64(0), int64(0)
+	large := make([]byte, 32<<10)
+	for i := range n {
+		l, err := h.Log("t", [16]byte{1}, int32(i), log.DefaultConfig())
+		if err != nil {
+			t.Fatal(err)
+		}
+		appendTo(t, l, batch.BuilderOptions{}, producer.Rules{}, 1, nil, nil)
+		if i%2 == 0 { // the two orders of flush and roll
+			err = l.Flush()
+		}
+		if err == nil {
+			err = l.Roll()
+		}
+		if err == nil && i%2 == 1 {
+			err = l.Flush()
+		}
+		if err != nil || l.RecoveryPoint() != 1 {
+			t.Fatal(l.RecoveryPoint(), err)
+		}
+		before := l.Size()
+		tail := 2
+		if i%100 == 0 {
+			tail = 31 // close to a megabyte
+		}
+		for range tail {
+			value := large
+			if tail == 2 {
+				value = large[:300]
+			}
+			appendTo(t, l, batch.BuilderOptions{}, producer.Rules{}, 1, nil, value)
+		}
+		tails += l.Size() - before
+		f, err := fs.Open(l.Dir()+"/00000000000000000000.log", disk.Write)
+		if err == nil {
+			err = f.Truncate(rolled)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		below += rolled
+	}
+	if err := h.Checkpoint(); err != nil {
+		t.Fatal(err)
+	}
+	fs.Kill()
+	begun := time.Now()
+	c, s := recoverAll(t, fs, n)
+	t.Logf("%d bytes behind the recovery points and %d below: %+v in %v", tails, below, c, time.Since(begun))
+	defer s.Close(false)
+	// A batch that reaches over the end of what is read at a time is read twice.
+	if most := tails*5/4 + n*200; c.Bytes > most || c.Bytes < tails {
+		t.Errorf("%d bytes are read, %d lie behind the recovery points", c.Bytes, tails)
+	}
+	if most := n*22 + 2*int(tails>>18); c.Calls() > most {
+		t.Errorf("%d system calls, at most %d are to be made", c.Calls(), most)
 	}
 }
 

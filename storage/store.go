@@ -44,8 +44,9 @@ type StoreOptions struct {
 	Logger *zap.Logger
 	NodeID int32
 
-	// OpenFiles bounds the segment files that are open only because they were read; 0: 1024.
-	OpenFiles int
+	// OpenFiles bounds the segment files that are open only because they were read, and WrittenFiles those that logs write
+	// to; 0: a part of what the system lets the process open, and of the former at most 1024.
+	OpenFiles, WrittenFiles int
 	// ProducerExpireMs is producer.id.expiration.ms; 0: a day.
 	ProducerExpireMs int64
 	// Flushed is told how long each flush of a log took; nil: nobody is.
@@ -60,7 +61,14 @@ type StoreOptions struct {
 	RecoveryPointEvery, LogStartEvery, HighWatermarkEvery time.Duration
 }
 
-const defaultOpenFiles = 1024
+// mostOpenFiles is enough for what consumers that read old segments come back to.
+const mostOpenFiles = 1024
+
+// openFiles says how many of the files that the process may open are for segments that are read, and for those that are
+// written to. The rest is for connections, and for files that are open for a moment.
+func openFiles(limit int) (read, written int) {
+	return max(min(mostOpenFiles, limit/8), 1), max(limit/2, 1)
+}
 
 // Store is the data directories of one broker and the logs in them. Its methods may be called concurrently.
 type Store struct {
@@ -170,10 +178,14 @@ func Open(o StoreOptions) (*Store, error) {
 			s.every[i] = d
 		}
 	}
-	if o.OpenFiles <= 0 {
-		o.OpenFiles = defaultOpenFiles
+	read, written := openFiles(disk.MaxOpen())
+	if o.OpenFiles > 0 {
+		read = o.OpenFiles
 	}
-	s.files = log.NewFiles(o.OpenFiles)
+	if o.WrittenFiles > 0 {
+		written = o.WrittenFiles
+	}
+	s.files = log.NewFiles(read, written)
 	if err := s.open(o.Dirs); err != nil {
 		s.unlock(false)
 		return nil, err

@@ -2,6 +2,7 @@ package compact
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"millrace/storage/batch"
@@ -31,6 +32,16 @@ type begun struct {
 // NewTransactions knows of none.
 func NewTransactions() *Transactions {
 	return &Transactions{aborted: map[batch.ProducerID]*begun{}, committed: map[batch.ProducerID]bool{}}
+}
+
+// Clone is what x knows, to go on from twice.
+func (x *Transactions) Clone() *Transactions {
+	out := &Transactions{coming: slices.Clone(x.coming), aborted: map[batch.ProducerID]*begun{}, committed: maps.Clone(x.committed)}
+	for id, b := range x.aborted { // any order: a map is made of it
+		c := *b
+		out.aborted[id] = &c
+	}
+	return out
 }
 
 // Add tells of aborted transactions that have batches in what follows. One that reaches over several segments may be told

@@ -39,6 +39,8 @@ type FS interface {
 	// ReadDir lists a directory, sorted by name.
 	ReadDir(dir string) ([]Entry, error)
 	Stat(name string) (Info, error)
+	// SetModified makes a file one that was changed last at a time.
+	SetModified(name string, at time.Time) error
 	// SyncDir makes durable which names a directory holds.
 	SyncDir(dir string) error
 	// Space is the size of the file system that holds a directory and what of it can still be written, in bytes.

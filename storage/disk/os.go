@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // OS is the operating system's file system.
@@ -108,6 +109,9 @@ func (OS) Stat(name string) (Info, error) {
 	}
 	return Info{Size: i.Size(), Modified: i.ModTime(), Dir: i.IsDir()}, nil
 }
+
+// SetModified implements FS.
+func (OS) SetModified(name string, at time.Time) error { return os.Chtimes(name, time.Time{}, at) }
 
 // SyncDir implements FS. File systems that cannot sync a directory say EINVAL, which is no failure: they have nothing
 // to sync.

@@ -508,6 +508,21 @@ func (f *FS) Stat(name string) (disk.Info, error) {
 	return disk.Info{Size: n.now.size, Modified: n.modified, Dir: n.dir}, nil
 }
 
+// SetModified implements disk.FS.
+func (f *FS) SetModified(name string, at time.Time) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := f.find(name)
+	if n == nil {
+		return &fs.PathError{Op: "setmodified", Path: name, Err: fs.ErrNotExist}
+	}
+	if _, err := f.begin("setmodified", name, ""); err != nil {
+		return err
+	}
+	n.modified = at
+	return nil
+}
+
 // Space implements disk.FS: a disk of a tebibyte, half of it free.
 func (f *FS) Space(dir string) (total, usable int64, err error) {
 	f.mu.Lock()

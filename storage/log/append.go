@@ -56,7 +56,7 @@ func (l *Log) AppendWith(b []byte, h batch.Header, now int64, r producer.Rules) 
 	}
 	batch.Patch(b, h.BaseOffset, h.LeaderEpoch)
 	pos := l.active.size
-	if _, err := l.active.file.WriteAt(b, pos); err != nil {
+	if err := l.active.seg.log.write(b, pos); err != nil {
 		return Appended{}, l.fail("append", err)
 	}
 	if err := l.written(h, marker, pos); err != nil {
@@ -100,7 +100,7 @@ func (l *Log) AppendAsFollower(b []byte) (Appended, error) {
 			size += h.Size()
 		}
 		pos := l.active.size
-		if _, err := l.active.file.WriteAt(b[first.at:first.at+size], pos); err != nil {
+		if err := l.active.seg.log.write(b[first.at:first.at+size], pos); err != nil {
 			return Appended{}, l.fail("append", err)
 		}
 		for _, c := range batches[:n] {
@@ -173,7 +173,7 @@ func (l *Log) prepare(h batch.Header, size int, now int64) error {
 			return l.fail("making the files", err)
 		}
 	}
-	if l.active.file == nil {
+	if !l.active.open {
 		if err := l.openActive(now); err != nil {
 			return l.fail("opening the active segment", err)
 		}
@@ -235,7 +235,12 @@ func (l *Log) mustRoll(h batch.Header, size int, now int64, pending int64, n int
 }
 
 func (l *Log) firstTimestamp(seg *segment) (int64, error) {
-	s := scanner{f: l.active.file, limit: l.active.size, buf: make([]byte, batch.HeaderSize)}
+	f, err := seg.log.acquire()
+	if err != nil {
+		return 0, err
+	}
+	defer seg.log.release()
+	s := scanner{f: f, limit: l.active.size, buf: make([]byte, batch.HeaderSize)}
 	h, err := s.header()
 	if err == io.EOF {
 		return batch.NoTimestamp, nil
@@ -318,13 +323,13 @@ func (l *Log) materialise(base batch.Offset, now int64) error {
 
 // begin makes a new segment and makes it the active one. Before it there may be none.
 func (l *Log) begin(base batch.Offset, now int64) error {
-	seg := newSegment(l.fs, l.files, l.dir, base, false)
-	f, err := l.fs.Open(l.dir+"/"+fileName(base, suffixLog), disk.Write|disk.Create|disk.Truncated)
+	seg := l.newSegment(base, false)
+	f, err := l.fs.Open(seg.log.path, disk.Write|disk.Create|disk.Truncated)
 	if err != nil {
 		return err
 	}
-	seg.log = created(l.fs, l.files, l.dir+"/"+fileName(base, suffixLog), f)
-	if err := l.startActive(seg, f, 0, 0, 0, now); err != nil {
+	seg.log.created(f)
+	if err := l.startActive(seg, 0, 0, 0, now); err != nil {
 		return err
 	}
 	l.segs = append(l.segs[:len(l.segs):len(l.segs)], seg)
@@ -333,14 +338,21 @@ func (l *Log) begin(base batch.Offset, now int64) error {
 }
 
 // startActive makes a segment the one that is written to, with so many bytes and index entries.
-func (l *Log) startActive(seg *segment, f disk.File, size int64, offsets, times int, now int64) error {
+func (l *Log) startActive(seg *segment, size int64, offsets, times int, now int64) error {
+	seg.log.hold()
 	l.active = active{
-		file: f, seg: seg, size: size, maxTimestamp: batch.NoTimestamp, maxOffset: seg.base, indexed: batch.NoTimestamp,
+		open: true, seg: seg, size: size, maxTimestamp: batch.NoTimestamp, maxOffset: seg.base, indexed: batch.NoTimestamp,
 		created: now, jitter: l.jitter(seg.base),
 		offsetRoom: seg.offsets.roomFor(l.cfg.Load().IndexBytes), timeRoom: seg.times.roomFor(l.cfg.Load().IndexBytes),
 	}
 	if c := l.cfg.Load(); c.Preallocate {
-		if err := f.Reserve(int64(c.SegmentBytes)); err != nil {
+		f, err := seg.log.acquire()
+		if err != nil {
+			return err
+		}
+		err = f.Reserve(int64(c.SegmentBytes))
+		seg.log.release()
+		if err != nil {
 			return err
 		}
 		l.active.reserved = true
@@ -363,11 +375,7 @@ func (l *Log) openActive(now int64) error {
 	if err != nil {
 		return err
 	}
-	f, err := seg.log.hold()
-	if err != nil {
-		return err
-	}
-	if err := l.startActive(seg, f, l.active.size, offsets, times, now); err != nil {
+	if err := l.startActive(seg, l.active.size, offsets, times, now); err != nil {
 		return err
 	}
 	if newest.timestamp >= 0 {
@@ -404,7 +412,7 @@ func (l *Log) checkIndexes(seg *segment, size int64) (offsets, times int, newest
 // closeActive ends the writing to the active segment: its indexes get their last entry and are cut to their size.
 func (l *Log) closeActive(sync bool) error {
 	a := &l.active
-	if a.file == nil {
+	if !a.open {
 		return nil
 	}
 	seg := a.seg
@@ -418,13 +426,19 @@ func (l *Log) closeActive(sync bool) error {
 		return err
 	}
 	if a.reserved {
-		if err := a.file.Truncate(a.size); err != nil { // its bytes stay; what was reserved behind them goes
+		f, err := seg.log.acquire()
+		if err != nil {
+			return err
+		}
+		err = f.Truncate(a.size) // its bytes stay; what was reserved behind them goes
+		seg.log.release()
+		if err != nil {
 			return err
 		}
 	}
 	seg.size = a.size
 	seg.largest.Store(a.maxTimestamp)
-	a.file = nil
+	a.open = false
 	seg.log.unhold()
 	return nil
 }
@@ -439,7 +453,7 @@ func (l *Log) Roll() error {
 	}
 	now := l.now().UnixMilli()
 	l.touched = true
-	if l.active.file == nil {
+	if !l.active.open {
 		if err := l.openActive(now); err != nil {
 			return l.fail("opening the active segment", err)
 		}
@@ -451,17 +465,31 @@ func (l *Log) Roll() error {
 	return nil
 }
 
-// roll begins a segment at base. The old one is not synced here, under the partition's lock: the next Flush does it.
+// roll begins a segment at base. The old one is not synced here, under the partition's lock: the next Flush does it. But
+// where it is flushed up to its end, its indexes are.
 func (l *Log) roll(base batch.Offset, now int64) error {
 	if l.active.size == 0 && l.last().base == base {
 		return nil
 	}
-	if err := l.closeActive(false); err != nil {
+	// A recovery that begins with the new segment does not look at the old one.
+	sync := l.beginsAt(base) && !faults.pointPasses
+	seg := l.last()
+	if err := l.closeActive(sync); err != nil {
 		return err
 	}
-	l.last().recent.Store(nil)
-	if err := l.writeSnapshot(base, false); err != nil {
+	seg.recent.Store(nil)
+	if sync {
+		if err := l.syncFile(seg.txns.path); err != nil {
+			return err
+		}
+		seg.synced.Store(true)
+	}
+	if err := l.writeSnapshot(base, sync); err != nil {
 		return err
 	}
-	return l.begin(base, now)
+	if err := l.begin(base, now); err != nil {
+		return err
+	}
+	l.last().snapshotSynced.Store(sync)
+	return nil
 }

@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
+
+	"go.uber.org/zap"
 
 	"millrace/storage/batch"
 	"millrace/storage/compact"
@@ -29,6 +32,8 @@ type CleanOptions struct {
 	Exclusive func(func() error) error
 	// Scratch is reused compressors; nil makes them anew.
 	Scratch *batch.Scratch
+
+	longest int64 // of a segment; 0: what an index can address
 }
 
 // Cleaned is what a cleaning did.
@@ -169,6 +174,9 @@ func (l *Log) Clean(o CleanOptions) (Cleaned, error) {
 	if c.o.Scratch == nil {
 		c.o.Scratch = &batch.Scratch{}
 	}
+	if c.o.longest == 0 {
+		c.o.longest = maxSegment
+	}
 	err := c.clean()
 	if err == nil {
 		return c.out, nil
@@ -282,13 +290,13 @@ func (c *cleaner) clean() error {
 	}
 	// Cleaning leaves holes between segments, and only below the recovery point a hole is no lost tail. A truncation
 	// lowers it again, and is noticed.
-	if l.FlushedOffset() < durable {
+	if l.RecoveryPoint() < durable {
 		if err := l.Flush(); err != nil {
 			return err
 		}
 	}
 	if l.raise != nil {
-		if err := l.raise(r.Upper, l.FlushedOffset); err != nil {
+		if err := l.raise(r.Upper, l.RecoveryPoint); err != nil {
 			return err
 		}
 	}
@@ -530,8 +538,50 @@ func (c *cleaner) aborted(i int, from batch.Offset) ([]compact.Aborted, error) {
 	return out, nil
 }
 
-// cleanGroup writes what is left of neighbouring segments to one, and puts it in their place.
-func (c *cleaner) cleanGroup(group []*segment) (err error) {
+// errTooLong says that what stays of a group makes a segment longer than an index can address: a batch that is written anew
+// with another compressor can grow.
+var errTooLong = errors.New("longer than a segment can be")
+
+// cleanGroup puts one segment, with what is left of them, in the place of neighbouring segments. Where that one would be
+// too long they are cleaned as two groups, and a segment that is too long by itself stays as it is.
+func (c *cleaner) cleanGroup(group []*segment) error {
+	txns, before := c.filter.Txns.Clone(), c.out
+	err := c.cleanInto(group)
+	if !errors.Is(err, errTooLong) {
+		return err
+	}
+	c.filter.Txns = txns
+	c.out.Read, c.out.Kept, c.out.Invalid = before.Read, before.Kept, before.Invalid
+	field := zap.Int64("segment", int64(group[0].base))
+	if n := len(group) / 2; n > 0 {
+		c.l.logger.Warn("cleaned segments would be longer than one can be together: they become two", c.l.field(), field, zap.Int("segments", len(group)))
+		if err := c.cleanGroup(group[:n]); err != nil {
+			return err
+		}
+		return c.cleanGroup(group[n:])
+	}
+	c.l.logger.Warn("a segment would be longer than one can be when it is cleaned: it stays as it is", c.l.field(), field)
+	c.done++
+	c.out.Segments++
+	c.out.Into++
+	return c.follow(group[0], func(h batch.Header, _ []byte, m *batch.Marker) (bool, error) {
+		c.filter.Batch(h, m)
+		return true, nil
+	})
+}
+
+// follow has the batches of a segment pass, with the transactions that were aborted in it.
+func (c *cleaner) follow(seg *segment, f func(batch.Header, []byte, *batch.Marker) (bool, error)) error {
+	aborted, err := c.aborted(slices.Index(c.segs, seg), seg.base)
+	if err != nil {
+		return err
+	}
+	c.filter.Txns.Add(aborted)
+	return c.each(seg, 0, f)
+}
+
+// cleanInto is cleanGroup for a group that becomes one segment.
+func (c *cleaner) cleanInto(group []*segment) (err error) {
 	w, err := c.newWriter(group[0].base)
 	if err != nil {
 		return err
@@ -541,21 +591,16 @@ func (c *cleaner) cleanGroup(group []*segment) (err error) {
 			w.drop()
 		}
 	}()
-	first := 0
-	for c.segs[first] != group[0] {
-		first++
-	}
-	for i, seg := range group {
-		aborted, err := c.aborted(first+i, seg.base)
-		if err != nil {
-			return err
-		}
-		c.filter.Txns.Add(aborted)
-		if err := c.each(seg, 0, w.filter); err != nil {
+	for _, seg := range group {
+		if err := c.follow(seg, w.filter); err != nil {
 			return err
 		}
 	}
-	if err := w.finish(); err != nil {
+	info, err := group[len(group)-1].log.stat()
+	if err != nil {
+		return err
+	}
+	if err := w.finish(info.Modified); err != nil {
 		return err
 	}
 	if err := c.exchange(w, group); err != nil {

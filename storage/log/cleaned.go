@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"time"
 
 	"millrace/storage/batch"
 	"millrace/storage/disk"
@@ -35,7 +36,7 @@ func (h *handle) where() string {
 
 func (c *cleaner) newWriter(base batch.Offset) (*cleanedSegment, error) {
 	l := c.l
-	seg := newSegment(l.fs, l.files, l.dir, base, false)
+	seg := l.newSegment(base, false)
 	for _, path := range []*string{&seg.log.path, &seg.offsets.path, &seg.times.path, &seg.txns.path} {
 		*path += suffixCleaned
 	}
@@ -98,8 +99,8 @@ func (w *cleanedSegment) filter(h batch.Header, b []byte, m *batch.Marker) (bool
 		return true, nil
 	}
 	pos := w.written + int64(before)
-	if pos+int64(out.Header.Size()) > maxSegment {
-		return false, ours(fmt.Errorf("clean %s: segment %d would have more bytes than an index can address", c.l.dir, w.seg.base))
+	if pos+int64(out.Header.Size()) > c.o.longest {
+		return false, ours(errTooLong)
 	}
 	if err := w.at.index(w.seg, out.Header, pos, c.l.cfg.Load().IndexIntervalBytes); err != nil {
 		return false, ours(w.failed(err))
@@ -132,13 +133,19 @@ func (w *cleanedSegment) flush() error {
 	return w.c.throttle(n)
 }
 
-// finish makes the segment durable, under the names it has.
-func (w *cleanedSegment) finish() error {
+// finish makes the segment durable, under the names it has, and as old as what it was made of: where records have no
+// timestamp, retention goes by the file's.
+func (w *cleanedSegment) finish(modified time.Time) error {
 	if err := w.flush(); err != nil {
 		return err
 	}
 	if err := w.finishFiles(); err != nil {
 		return w.failed(err)
+	}
+	for _, path := range []string{w.seg.offsets.path, w.seg.times.path, w.seg.log.path} {
+		if err := w.c.l.fs.SetModified(path, modified); err != nil {
+			return w.failed(fmt.Errorf("age of segment: %w", err))
+		}
 	}
 	w.finished = true
 	return nil
@@ -266,7 +273,7 @@ func (c *cleaner) exchange(w *cleanedSegment, group []*segment) error {
 // names of the old files.
 func (l *Log) swapIn(w *cleanedSegment, at, n int) ([]string, error) {
 	old := l.segs[at : at+n]
-	next := newSegment(l.fs, l.files, l.dir, w.seg.base, len(w.txns) > 0)
+	next := l.newSegment(w.seg.base, len(w.txns) > 0)
 	next.size = w.at.size
 	next.synced.Store(true)
 	next.largest.Store(w.at.maxTimestamp)

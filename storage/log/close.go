@@ -47,10 +47,7 @@ func (l *Log) abandon() {
 	}
 	v.closed = true
 	l.view.Store(&v) // first: a reader that finds the segments gone looks there for why
-	if l.active.file != nil {
-		l.active.file = nil
-		l.active.seg.log.unhold()
-	}
+	l.active.open = false
 	for _, seg := range l.segs {
 		seg.retire()
 	}

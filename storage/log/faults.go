@@ -12,6 +12,7 @@ type faultSwitches struct {
 	keepNewer     bool // recovery keeps snapshots that are newer than the log
 	keepIndexes   bool // recovery goes on with the indexes it finds
 	pointAhead    bool // the recovery point is where the log ends, flushed or not
+	pointPasses   bool // the recovery point is where a segment begins although the indexes of the one before were not synced
 	trustCRC      bool // recovery does not compare checksums
 	acceptHoles   bool // recovery goes on behind a hole between segments
 	overwrite     bool // a truncation cuts in place although readers have the bytes

@@ -1,70 +1,135 @@
 package log
 
 import (
+	"container/list"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"millrace/storage/disk"
 )
 
-// Files bounds how many files of segments, their indexes among them, stay open only because they were read. Files that a log writes to and files that
-// a section is being sent from are open regardless.
+// Files bounds how many files of segments stay open: those that logs write to, and those, their indexes among them, that are
+// open only because they were read. A file that somebody has at the moment, to write to it or because a section is being
+// sent from it, is open regardless.
 type Files struct {
-	max int
-
-	mu sync.Mutex
-	// queue holds the handles that may be closed, the one opened longest ago first. A handle read since it was queued
-	// goes round once more.
-	queue []*handle
+	mu            sync.Mutex
+	read, written queue
 }
 
-// NewFiles makes a bound of max open files.
-func NewFiles(max int) *Files { return &Files{max: max} }
+// queue is the open files of one kind, the one opened longest ago first. One that was used since it was queued goes round
+// once more.
+type queue struct {
+	max  int
+	list list.List // of *handle
+}
 
-// opened takes note of a handle that was just opened, or that its log stopped writing to, and closes those that are now
-// too many. No handle's lock may be held: closing takes one.
+// NewFiles makes a bound of read files that are only read and written files that logs write to.
+func NewFiles(read, written int) *Files {
+	return &Files{read: queue{max: read}, written: queue{max: written}}
+}
+
+// opened takes note of a handle that was just opened and closes those that are now too many. No handle's lock may be held:
+// closing takes one.
 func (f *Files) opened(h *handle) {
 	f.mu.Lock()
-	if !h.queued {
-		h.queued = true
-		f.queue = append(f.queue, h)
-	}
-	var victims []*handle
-	for n := len(f.queue); n > 0 && len(f.queue) > f.max; n-- {
-		v := f.queue[0]
-		f.queue = f.queue[1:]
-		switch {
-		case v.held.Load():
-			v.queued = false // its log lets it go later and queues it again
-		case v != h && !v.used.Swap(false) && v.pins.Load() <= 0:
-			v.queued = false
-			victims = append(victims, v)
-		default:
-			f.queue = append(f.queue, v)
-		}
-	}
+	f.put(h)
+	victims := f.surplus(h)
 	f.mu.Unlock()
-	for _, v := range victims {
-		if !v.closeIdle() {
+	f.close(victims)
+}
+
+// changed takes note that a handle's log began, or stopped, to write to it.
+func (f *Files) changed(h *handle) {
+	f.mu.Lock()
+	if h.in != nil && h.in != f.queueOf(h) {
+		f.take(h)
+		f.put(h)
+	}
+	victims := f.surplus(nil)
+	f.mu.Unlock()
+	f.close(victims)
+}
+
+// closed takes note that a handle is not open any more.
+func (f *Files) closed(h *handle) {
+	f.mu.Lock()
+	f.take(h)
+	f.mu.Unlock()
+}
+
+// relieve closes half of the files that nobody has: the process, or the system, has no descriptor left.
+func (f *Files) relieve() {
+	f.mu.Lock()
+	victims := f.oldest(&f.read, f.read.list.Len()/2, nil, true)
+	victims = append(victims, f.oldest(&f.written, f.written.list.Len()/2, nil, true)...)
+	f.mu.Unlock()
+	f.close(victims)
+}
+
+func (f *Files) queueOf(h *handle) *queue {
+	if h.held.Load() {
+		return &f.written
+	}
+	return &f.read
+}
+
+func (f *Files) put(h *handle) {
+	if h.in == nil {
+		h.in = f.queueOf(h)
+		h.element = h.in.list.PushBack(h)
+	}
+}
+
+func (f *Files) take(h *handle) {
+	if h.in != nil {
+		h.in.list.Remove(h.element)
+		h.in, h.element = nil, nil
+	}
+}
+
+func (f *Files) surplus(but *handle) []*handle {
+	victims := f.oldest(&f.read, f.read.max, but, false)
+	return append(victims, f.oldest(&f.written, f.written.max, but, false)...)
+}
+
+// oldest takes handles that nobody has out of a queue, until it holds no more than most; with used also those that would
+// go round once more.
+func (f *Files) oldest(q *queue, most int, but *handle, used bool) (out []*handle) {
+	for n := q.list.Len(); n > 0 && q.list.Len() > most; n-- {
+		h := q.list.Front().Value.(*handle)
+		if h == but || (h.used.Swap(false) && !used) || h.pins.Load() > 0 {
+			q.list.MoveToBack(h.element)
+			continue
+		}
+		f.take(h)
+		out = append(out, h)
+	}
+	return out
+}
+
+func (f *Files) close(victims []*handle) {
+	for _, h := range victims {
+		if !h.closeIdle() {
 			// Somebody took it in the meantime; it is in use and will be judged again.
 			f.mu.Lock()
-			if !v.queued && v.pins.Load() >= 0 {
-				v.queued = true
-				f.queue = append(f.queue, v)
+			if h.pins.Load() >= 0 {
+				f.put(h)
 			}
 			f.mu.Unlock()
 		}
 	}
 }
 
-// open is how many files are known to be open and not written to.
-func (f *Files) open() int {
+// open is how many files are known to be open, of either kind.
+func (f *Files) open() (read, written int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return len(f.queue)
+	return f.read.list.Len(), f.written.list.Len()
 }
 
 // handle is one file of a segment. It is opened when somebody wants it and closed when nobody has it and room is needed.
@@ -75,16 +140,22 @@ type handle struct {
 	// pins counts who has the file; -1: it is closed. Whoever moves it from -1 or to -1 holds mu.
 	pins atomic.Int64
 	used atomic.Bool // since the handle was queued
-	held atomic.Bool // by the log that writes to it
+	held atomic.Bool // its log writes to it
 	gone atomic.Bool // never to be opened again; closed as soon as nobody has it
+	// dirty: something was written that was not synced since. Whoever wrote says so while it still has the file.
+	dirty atomic.Bool
 
 	mu   sync.Mutex
 	path string
 	f    disk.File // valid while pins >= 0
 
-	queued bool // under Files.mu
+	// Under Files.mu: where it is queued; nil: it is closed, or about to be.
+	in      *queue
+	element *list.Element
 
 	closed func() // called when the file was closed, with no lock but mu; nil: nobody is told
+	// directory is given up when a sync fails that the file got before it was closed; nil: nobody writes to it.
+	directory *Directory
 }
 
 func newHandle(fsys disk.FS, files *Files, path string) *handle {
@@ -93,12 +164,14 @@ func newHandle(fsys disk.FS, files *Files, path string) *handle {
 	return h
 }
 
-// created is a handle on a file that was just made; the caller holds it.
-func created(fsys disk.FS, files *Files, path string, f disk.File) *handle {
-	h := &handle{fs: fsys, files: files, path: path, f: f}
-	h.pins.Store(1)
+// created gives a handle the file that was just made under its path and that its log writes to.
+func (h *handle) created(f disk.File) {
+	h.mu.Lock()
+	h.f = f
 	h.held.Store(true)
-	return h
+	h.pins.Store(0)
+	h.mu.Unlock()
+	h.files.opened(h)
 }
 
 // acquire returns the open file; release gives it back.
@@ -117,6 +190,16 @@ func (h *handle) acquire() (disk.File, error) {
 		return nil, errRetired
 	}
 	f, err := h.fs.Open(h.path, disk.Write)
+	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+		h.mu.Unlock()
+		h.files.relieve()
+		h.mu.Lock()
+		if h.pin() {
+			h.mu.Unlock()
+			return h.f, nil
+		}
+		f, err = h.fs.Open(h.path, disk.Write)
+	}
 	if err != nil {
 		h.mu.Unlock()
 		return nil, fmt.Errorf("open segment: %w", err)
@@ -150,22 +233,34 @@ func (h *handle) release() {
 	}
 }
 
-// hold acquires the file for writing: it stays open until unhold.
-func (h *handle) hold() (disk.File, error) {
+// write writes to the file, which is opened for it if it is not open.
+func (h *handle) write(b []byte, at int64) error {
 	f, err := h.acquire()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	h.held.Store(true)
-	return f, nil
+	_, err = f.WriteAt(b, at)
+	h.dirty.Store(true) // also what an error left half written
+	h.release()
+	return err
 }
 
+// sync makes what was written durable. What is written meanwhile may be, and counts as not.
+func (h *handle) sync(f disk.File) error {
+	h.dirty.Store(false)
+	return f.Sync()
+}
+
+// hold says that the file is written to from now on.
+func (h *handle) hold() {
+	h.held.Store(true)
+	h.files.changed(h)
+}
+
+// unhold says that it is not written to any more.
 func (h *handle) unhold() {
 	h.held.Store(false)
-	h.release()
-	if !h.gone.Load() {
-		h.files.opened(h)
-	}
+	h.files.changed(h)
 }
 
 // closeIdle closes the file if nobody has it. It says whether the file is closed.
@@ -175,9 +270,16 @@ func (h *handle) closeIdle() bool {
 	if !h.pins.CompareAndSwap(0, -1) {
 		return h.pins.Load() < 0
 	}
-	// What was written is in the file or was synced by its log; closing a file that was only read cannot lose a thing.
+	// The bytes are the system's to keep, but that it could not write them is told to those who have the file open: whoever
+	// opens it later may not hear of it. A file that will not be opened again is one that goes.
+	if h.dirty.Load() && !h.gone.Load() {
+		if err := h.sync(h.f); err != nil && h.directory != nil {
+			_ = h.directory.Fail("sync of "+h.path, err)
+		}
+	}
 	_ = h.f.Close()
 	h.f = nil
+	h.files.closed(h)
 	if h.closed != nil {
 		h.closed()
 	}

@@ -12,12 +12,13 @@ import (
 // FlushedOffset is the offset below which everything is durable. It may be called concurrently.
 func (l *Log) FlushedOffset() batch.Offset { return batch.Offset(l.flushed.Load()) }
 
-// RecoveryPoint is where a recovery has to begin: FlushedOffset under the name it has in the checkpoint file.
+// RecoveryPoint is where a recovery has to begin, at or below FlushedOffset: it is the base of a segment only when the
+// segments before that one, with their indexes, are durable as a whole. It may be called concurrently.
 func (l *Log) RecoveryPoint() batch.Offset {
 	if faults.pointAhead {
 		return l.View().end
 	}
-	return l.FlushedOffset()
+	return batch.Offset(l.point.Load())
 }
 
 // FlushDue says whether flush.messages or flush.ms ask for a flush now. It may be called concurrently.
@@ -33,20 +34,24 @@ func (l *Log) FlushDue(now int64) bool {
 // FlushRolledDue says whether segments that are not written to any more wait to be synced, so that the recovery point
 // can pass them. It may be called concurrently.
 func (l *Log) FlushRolledDue() bool {
-	v := l.View()
-	return len(v.segs) > 1 && l.FlushedOffset() < v.segs[len(v.segs)-1].base
+	return l.View().waits()
+}
+
+// waits says whether segments before the last one wait to be synced.
+func (v *View) waits() bool {
+	return len(v.segs) > 1 && batch.Offset(v.log.point.Load()) < v.segs[len(v.segs)-1].base
 }
 
 // Flush makes everything appended before the call durable. It may be called concurrently with everything: callers that
 // wait while another's sync runs are served together by the next one.
 func (l *Log) Flush() error {
-	target := l.View().end
-	if l.FlushedOffset() >= target {
+	v := l.View()
+	if l.FlushedOffset() >= v.end && !v.waits() {
 		return l.directory.Offline()
 	}
 	l.flushing.Lock()
 	defer l.flushing.Unlock()
-	if l.FlushedOffset() >= target {
+	if l.FlushedOffset() >= v.end && !v.waits() {
 		return l.directory.Offline()
 	}
 	if l.onFlush == nil {
@@ -88,11 +93,47 @@ func (l *Log) flushView(v *View, all bool) error {
 	if err := l.storeEpochs(v); err != nil {
 		return l.fail("flush", err)
 	}
-	if int64(v.end) > l.flushed.Load() {
-		l.flushed.Store(int64(v.end))
-	}
+	l.raiseFlushed(v)
 	l.flushedAt.Store(l.now().UnixMilli())
 	return nil
+}
+
+// raiseFlushed takes note that what a view holds is durable.
+func (l *Log) raiseFlushed(v *View) {
+	l.pointMu.Lock()
+	defer l.pointMu.Unlock()
+	l.flushed.Store(max(l.flushed.Load(), int64(v.end)))
+	// Where the view ends a segment may have begun since: its own last one was synced while it was written to, without
+	// its indexes.
+	if n := len(v.segs); n == 0 || l.rolled != v.end || v.segs[n-1].base == l.rolled || faults.pointPasses {
+		l.point.Store(max(l.point.Load(), int64(v.end)))
+	}
+}
+
+// setFlushed says that everything below an offset is durable, and nothing else.
+func (l *Log) setFlushed(o batch.Offset) {
+	l.pointMu.Lock()
+	defer l.pointMu.Unlock()
+	l.flushed.Store(int64(o))
+	l.point.Store(int64(o))
+}
+
+// lowerFlushed says that nothing at or behind an offset counts as durable.
+func (l *Log) lowerFlushed(o batch.Offset) {
+	l.pointMu.Lock()
+	defer l.pointMu.Unlock()
+	l.flushed.Store(min(l.flushed.Load(), int64(o)))
+	l.point.Store(min(l.point.Load(), int64(o)))
+	l.rolled = batch.NoOffset // the segment that was begun there may be gone
+}
+
+// beginsAt says that a segment is to begin at an offset, and whether the recovery point is there already, so that the
+// segment before it has to be durable as a whole.
+func (l *Log) beginsAt(o batch.Offset) bool {
+	l.pointMu.Lock()
+	defer l.pointMu.Unlock()
+	l.rolled = o
+	return l.point.Load() >= int64(o)
 }
 
 // syncNames makes durable which files there are, and whose they are; the caller holds flushing.
@@ -137,7 +178,7 @@ func (l *Log) syncSegment(seg *segment, indexes bool) error {
 		return err
 	}
 	if !faults.skipSync {
-		err = f.Sync()
+		err = seg.log.sync(f)
 	}
 	seg.log.release()
 	if err != nil {

@@ -77,8 +77,14 @@ type Log struct {
 
 	view atomic.Pointer[View]
 
-	flushing  sync.Mutex   // one flush, truncation or close at a time; nests inside the caller's lock
-	flushed   atomic.Int64 // everything below is durable
+	flushing sync.Mutex   // one flush, truncation or close at a time; nests inside the caller's lock
+	flushed  atomic.Int64 // every batch below is durable
+	// point is where a recovery may begin: the batches below are durable, and where a segment begins there all of the
+	// segments before it, their indexes too. It is raised, and a segment begun, under pointMu, with rolled the base of the
+	// newest segment: the one sees the other.
+	point     atomic.Int64
+	pointMu   sync.Mutex
+	rolled    batch.Offset
 	flushedAt atomic.Int64 // when, in ms
 	dirDirty  atomic.Bool  // names in the directory changed since it was synced
 	madeDirty atomic.Bool  // the directory itself is new in its parent
@@ -93,17 +99,19 @@ type Log struct {
 
 	deletedMu sync.Mutex
 	deleted   []deletedFile
+	removing  string     // the one that is being removed; "": none
+	removed   *sync.Cond // told when it was
 }
 
 // active is what the writer knows of the active segment.
 type active struct {
-	file disk.File // nil until the first append since Open
-	seg  *segment  // whose file it is, and whose handle is held
+	open bool     // something was appended since Open, or is about to be
+	seg  *segment // that is written to
 	size int64
 	// reserved: the file has room behind its length (preallocate).
 	reserved bool
 	// maxTimestamp is the largest so far and maxOffset the last offset of the batch that brought it; -1: none, or not
-	// asked yet (file is nil then).
+	// asked yet (open is false then).
 	maxTimestamp int64
 	maxOffset    batch.Offset
 	// indexed is the newest timestamp in the time index; -1: none.
@@ -171,7 +179,7 @@ func (l *Log) publish() {
 		epochs:       l.epochs,
 		maxTimestamp: batch.NoTimestamp,
 	}
-	if l.active.file != nil {
+	if l.active.open {
 		v.maxTimestamp, v.maxOffset = l.active.maxTimestamp, l.active.maxOffset
 	}
 	if u, ok := l.producers.FirstUnstable(); ok && u < v.stable {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -40,7 +41,7 @@ func Open(o Options) (*Log, Report, error) {
 		l.directory = &Directory{}
 	}
 	if l.files == nil {
-		l.files = NewFiles(defaultOwnFiles)
+		l.files = NewFiles(defaultOwnFiles, defaultOwnFiles)
 	}
 	if l.now == nil {
 		l.now = time.Now
@@ -48,6 +49,7 @@ func Open(o Options) (*Log, Report, error) {
 	if l.logger == nil {
 		l.logger = zap.NewNop()
 	}
+	l.removed = sync.NewCond(&l.deletedMu)
 	l.SetConfig(o.Config)
 	var report Report
 	if err := l.open(o, &report); err != nil {
@@ -109,7 +111,7 @@ func (l *Log) open(o Options, report *Report) error {
 	l.hwAt = l.placeOf(l.hw)
 	l.producers.HighWatermark(l.hw)
 	if err := l.dropSnapshots(func(s batch.Offset) bool {
-		return (s > l.end && !faults.keepNewer) || (s < l.segs[len(l.segs)-1].base && !l.isBase(s))
+		return (s > l.end && !faults.keepNewer) || (s < l.segs[len(l.segs)-1].base && !l.isBase(s) && int64(s) != l.point.Load())
 	}); err != nil {
 		return l.fail("removing snapshots", err)
 	}
@@ -119,7 +121,7 @@ func (l *Log) open(o Options, report *Report) error {
 
 func (l *Log) finishOpen() {
 	if len(l.segs) == 0 {
-		l.flushed.Store(int64(l.end))
+		l.setFlushed(l.end)
 	}
 	l.flushedAt.Store(l.now().UnixMilli())
 	l.lowerCleaned(l.end)
@@ -189,7 +191,7 @@ func (l *Log) openSegments(list listing) ([]segmentFiles, error) {
 			}
 			continue
 		}
-		seg := newSegment(l.fs, l.files, l.dir, f.base, f.txns)
+		seg := l.newSegment(f.base, f.txns)
 		info, err := seg.log.stat()
 		if err != nil {
 			return nil, err
@@ -269,7 +271,7 @@ func (l *Log) openClean(o Options, found []segmentFiles, report *Report) error {
 			}
 		}
 	}
-	l.flushed.Store(int64(l.end))
+	l.setFlushed(l.end)
 	return nil
 }
 
@@ -363,11 +365,22 @@ func (l *Log) makeIndexes(seg *segment, report *Report) error {
 
 // rebuild makes a segment the one that is written to, with indexes made anew from its batches' headers.
 func (l *Log) rebuild(seg *segment, size, now int64) error {
-	f, err := seg.log.hold()
+	// A snapshot that a close has left would say to a recovery that the indexes are durable.
+	left := len(l.snapshots)
+	if err := l.dropSnapshots(func(o batch.Offset) bool { return o > seg.base && !l.isBase(o) }); err != nil {
+		return l.fail("making indexes", err)
+	}
+	if len(l.snapshots) < left {
+		if err := l.fs.SyncDir(l.dir); err != nil {
+			return l.fail("making indexes", err)
+		}
+	}
+	f, err := seg.log.acquire()
 	if err != nil {
 		return err
 	}
-	if err := l.startActive(seg, f, 0, 0, 0, now); err != nil {
+	defer seg.log.release()
+	if err := l.startActive(seg, 0, 0, 0, now); err != nil {
 		return l.fail("making indexes", err)
 	}
 	s := scanner{f: f, limit: size, buf: make([]byte, smallScan)}

@@ -29,7 +29,7 @@ func TestReadersBesideWriter(t *testing.T) {
 func readersBesideWriter(t *testing.T, fs disk.FS, dir string) {
 	c := DefaultConfig()
 	c.SegmentBytes, c.IndexIntervalBytes, c.RetentionBytes, c.FileDeleteDelayMs = 20000, 300, 100000, 0
-	l, _, err := Open(Options{FS: fs, Dir: dir, Topic: "t", Config: c, Files: NewFiles(2)})
+	l, _, err := Open(Options{FS: fs, Dir: dir, Topic: "t", Config: c, Files: NewFiles(2, 1)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func TestOpenFilesAreBounded(t *testing.T) {
 	if err := w.begin(); err != nil {
 		t.Fatal(err)
 	}
-	w.log.files.max = 3
+	w.log.files.read.max = 3
 	for len(w.log.segs) < 12 {
 		if err := w.append(fromSeed(uint64(w.end))); err != nil {
 			t.Fatal(err)
@@ -153,8 +153,9 @@ func TestOpenFilesAreBounded(t *testing.T) {
 			open++
 		}
 	}
-	if open == 0 || open > 3 || open != w.log.files.open() {
-		t.Fatalf("%d files of closed segments are open, %d are counted", open, w.log.files.open())
+	read, written := w.log.files.open()
+	if open == 0 || open > 3 || open != read || written != 1 {
+		t.Fatalf("%d files of closed segments are open, %d are counted, and %d that are written to", open, read, written)
 	}
 }
 

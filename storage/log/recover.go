@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -12,11 +13,13 @@ import (
 )
 
 // tellProgress is how often a long recovery is told of.
-const tellProgress = 10 * time.Second
+const tellProgress = 5 * time.Second
 
 // recover opens a log that was not closed in order. The segments from the one that holds the recovery point on are read
 // whole, each batch's checksum compared, indexes and producer state made anew, and the log cut at the first bad batch
 // behind the recovery point, whatever follows it. A bad batch below the recovery point is reported and stays.
+//
+// The first of them is read from the recovery point on where the log was closed in order there: see middle.
 func (l *Log) recover(o Options, found []segmentFiles, epochsGood bool, report *Report) error {
 	report.Recovered = true
 	l.touched = true
@@ -24,9 +27,8 @@ func (l *Log) recover(o Options, found []segmentFiles, epochsGood bool, report *
 	all := l.segs
 	first := 0
 	for i, seg := range all {
-		// One that ends exactly at the recovery point is read too: its indexes are only known to be durable when the
-		// recovery point lies in a later one.
-		if seg.base < point {
+		// One that ends at the recovery point is not looked at: see Log.RecoveryPoint.
+		if seg.base <= point {
 			first = i
 		}
 	}
@@ -43,21 +45,45 @@ func (l *Log) recover(o Options, found []segmentFiles, epochsGood bool, report *
 			}
 		}
 	}
-	// Snapshots behind the first segment that is read are made anew on the way: they may be of a time before a
-	// truncation, and what was made durable of them is not known.
-	if err := l.dropSnapshots(func(s batch.Offset) bool { return s > all[first].base && !faults.keepNewer }); err != nil {
+	from := middle{offset: all[first].base}
+	_, closed := slices.BinarySearch(l.snapshots, point)
+	closed = closed && point > all[first].base
+	var err error
+	if closed && epochsGood && found[first].index && found[first].time {
+		if from, err = l.middle(all[first], point, report); err != nil {
+			return err
+		}
+	}
+	// Snapshots behind where reading begins are made anew on the way: they may be of a time before a truncation, and what was
+	// made durable of them is not known.
+	if err := l.dropSnapshots(func(s batch.Offset) bool { return s > from.offset && !faults.keepNewer }); err != nil {
 		return l.fail("removing snapshots", err)
 	}
-	at, err := l.loadProducers(all[first].base, all[0].base, report)
+	at, err := l.loadProducers(from.offset, all[0].base, report)
 	if err != nil {
 		return err
+	}
+	if at < from.offset && from.pos > 0 {
+		from = middle{offset: all[first].base} // its snapshot was not readable
+	}
+	if closed && from.pos == 0 {
+		// The indexes are made anew: nothing may say any more that they are durable.
+		if err := l.fs.SyncDir(l.dir); err != nil {
+			return l.fail("removing snapshots", err)
+		}
 	}
 	for i := range first {
 		if err := l.replay(i, at, report); err != nil {
 			return l.damaged(err, all[i])
 		}
 	}
-	l.end = all[first].base
+	if from.whole && first == len(all)-1 {
+		l.end, l.touched = from.offset, false
+		l.active = active{size: all[first].size, maxTimestamp: batch.NoTimestamp, maxOffset: all[first].base}
+		l.setFlushed(l.end)
+		return nil
+	}
+	l.end = from.offset
 	told := l.now()
 	for i := first; i < len(all); i++ {
 		if now := l.now(); now.Sub(told) >= tellProgress {
@@ -66,7 +92,8 @@ func (l *Log) recover(o Options, found []segmentFiles, epochsGood bool, report *
 		}
 		// l.segs is what is known to be good, so that everything an append does can be done here.
 		l.segs = all[: i+1 : i+1]
-		bad, err := l.recoverSegment(all[i], point, report)
+		bad, err := l.recoverSegment(all[i], from, point, report)
+		from = middle{}
 		if err != nil {
 			return err
 		}
@@ -112,7 +139,7 @@ func (l *Log) recover(o Options, found []segmentFiles, epochsGood bool, report *
 			}
 		}
 	}
-	l.flushed.Store(int64(min(point, l.end)))
+	l.setFlushed(min(point, l.end))
 	return nil
 }
 
@@ -127,25 +154,116 @@ func (l *Log) joint(next *segment, point batch.Offset, holes bool) *CorruptError
 	return &CorruptError{Why: fmt.Sprintf("segment begins at offset %d, the one before it ends at %d", next.base, l.end)}
 }
 
-// recoverSegment reads a whole segment as if its batches were appended one by one, and leaves it the active one. It
-// returns where and why that ended early, nil if it did not.
-func (l *Log) recoverSegment(seg *segment, point batch.Offset, report *Report) (*CorruptError, error) {
-	f, err := seg.log.hold()
+// middle is where in a segment a recovery begins.
+type middle struct {
+	offset batch.Offset
+	pos    int64
+	// whole: the segment ends there, and its indexes are what a close has left.
+	whole bool
+}
+
+// middle says where in a segment the recovery point lies, if the log was once closed in order there: a producer snapshot at
+// an offset at which no segment begins is written by a close only, after which all that is below it is durable, the indexes
+// too. What these hold of later batches may be anything. Where that is not so, the segment has to be read from its start.
+func (l *Log) middle(seg *segment, point batch.Offset, report *Report) (middle, error) {
+	start := middle{offset: seg.base}
+	at, err := l.findMiddle(seg, point, report)
+	if isCorrupt(err) || at.offset != point {
+		return start, nil // a reading from the start says what is wrong
+	}
+	if err != nil {
+		return start, err
+	}
+	if _, err := seg.txns.list(); err != nil {
+		return start, nil
+	}
+	return at, nil
+}
+
+// findMiddle is middle for a log that was closed in order. It comes to another offset than the recovery point where that is
+// not found.
+func (l *Log) findMiddle(seg *segment, point batch.Offset, report *Report) (middle, error) {
+	at := middle{offset: seg.base}
+	below := func(e offsetEntry) bool { return e.position > 0 && seg.base+batch.Offset(e.relative) < point }
+	n, err := seg.offsets.lowerBound(below)
+	if err != nil {
+		return at, err
+	}
+	last, ok, err := seg.offsets.floor(below)
+	if err != nil {
+		return at, err
+	}
+	times, good, err := seg.timesBelow(point)
+	if err != nil || !good {
+		return at, err
+	}
+	f, err := seg.log.acquire()
+	if err != nil {
+		return at, err
+	}
+	defer seg.log.release()
+	s := scanner{f: f, limit: seg.size, buf: make([]byte, smallScan)}
+	defer func() { report.Scanned += s.read }()
+	if ok {
+		s.pos = int64(last.position)
+	}
+	for at.offset < point {
+		h, err := s.header()
+		if err == io.EOF {
+			return at, nil
+		}
+		if err != nil {
+			return at, err
+		}
+		if ok && h.LastOffset() != seg.base+batch.Offset(last.relative) {
+			return at, nil
+		}
+		ok = false
+		at.offset = h.NextOffset()
+		s.step(h)
+	}
+	at.pos = s.pos
+	offsetsThere, err := seg.offsets.count()
+	if err != nil {
+		return at, err
+	}
+	timesThere, err := seg.times.count()
+	at.whole = at.pos == seg.size && offsetsThere == n && timesThere == times
+	return at, err
+}
+
+// timesBelow is how many entries of the time index are of batches below an offset, and whether the newest of them can be
+// one: of an entry that lies in two sectors a crash may have left half.
+func (s *segment) timesBelow(o batch.Offset) (n int, good bool, err error) {
+	n, err = s.times.lowerBound(func(e timeEntry) bool { return e != (timeEntry{}) && s.base+batch.Offset(e.relative) < o })
+	if err != nil || n < 2 {
+		return n, err == nil, err
+	}
+	r, err := s.times.read()
+	if err != nil {
+		return n, false, err
+	}
+	defer r.close()
+	before, err := r.at(n - 2)
+	if err != nil {
+		return n, false, err
+	}
+	last, err := r.at(n - 1)
+	return n, last.relative > before.relative && last.timestamp > before.timestamp, err
+}
+
+// recoverSegment reads a segment from a place on as if its batches were appended one by one, and leaves it the active one.
+// It returns where and why that ended early, nil if it did not.
+func (l *Log) recoverSegment(seg *segment, from middle, point batch.Offset, report *Report) (*CorruptError, error) {
+	f, err := seg.log.acquire()
 	if err != nil {
 		return nil, err
 	}
-	offsets, times := 0, 0
-	if faults.keepIndexes {
-		offsets, _ = seg.offsets.count()
-		times, _ = seg.times.count()
-	}
-	if err := l.startActive(seg, f, 0, offsets, times, l.now().UnixMilli()); err != nil {
+	defer seg.log.release()
+	if err := l.startRecovery(seg, from); err != nil {
 		return nil, l.fail("recovery", err)
 	}
-	if err := seg.txns.reset(); err != nil {
-		return nil, l.fail("recovery", err)
-	}
-	s := scanner{f: f, limit: seg.size, buf: make([]byte, int(max(min(seg.size, wholeScan), batch.HeaderSize)))}
+	s := scanner{f: f, pos: from.pos, limit: seg.size, buf: make([]byte, int(max(min(seg.size-from.pos, wholeScan), batch.HeaderSize)))}
 	defer func() { report.Scanned += s.read }()
 	l.end = max(l.end, seg.base)
 	for {
@@ -178,6 +296,22 @@ func (l *Log) recoverSegment(seg *segment, point batch.Offset, report *Report) (
 	}
 }
 
+// startRecovery makes a segment the active one, with what its indexes hold of batches before a place.
+func (l *Log) startRecovery(seg *segment, from middle) error {
+	if from.pos > 0 {
+		return l.resume(seg, from.pos, from.offset)
+	}
+	offsets, times := 0, 0
+	if faults.keepIndexes {
+		offsets, _ = seg.offsets.count()
+		times, _ = seg.times.count()
+	}
+	if err := l.startActive(seg, 0, offsets, times, l.now().UnixMilli()); err != nil {
+		return err
+	}
+	return seg.txns.reset()
+}
+
 // recoverBatch reads the next batch and checks it. A *CorruptError with a header says that the batch's frame can be
 // trusted although its contents cannot.
 func (l *Log) recoverBatch(s *scanner, seg *segment) (batch.Header, *batch.Marker, error) {
@@ -206,23 +340,28 @@ func (l *Log) cut(seg *segment, behind []*segment, bad *CorruptError, report *Re
 		c.Bytes += f.limit - f.pos
 		c.Batches += readable(f)
 	}
-	count(scanner{f: l.active.file, pos: l.active.size, limit: seg.size, buf: make([]byte, smallScan)})
+	f, err := seg.log.acquire()
+	if err != nil {
+		return err
+	}
+	defer seg.log.release()
+	count(scanner{f: f, pos: l.active.size, limit: seg.size, buf: make([]byte, smallScan)})
 	for i := len(behind) - 1; i >= 0; i-- {
-		f, err := behind[i].log.acquire()
+		g, err := behind[i].log.acquire()
 		if err != nil {
 			return err
 		}
-		count(scanner{f: f, limit: behind[i].size, buf: make([]byte, smallScan)})
+		count(scanner{f: g, limit: behind[i].size, buf: make([]byte, smallScan)})
 		behind[i].log.release()
 		// The newest goes first: a crash in between leaves a log without a hole.
 		if err := l.removeSegment(behind[i]); err != nil {
 			return err
 		}
 	}
-	if err := l.active.file.Truncate(l.active.size); err != nil {
+	if err := f.Truncate(l.active.size); err != nil {
 		return err
 	}
-	if err := l.active.file.Sync(); err != nil {
+	if err := f.Sync(); err != nil {
 		return err
 	}
 	if err := l.fs.SyncDir(l.dir); err != nil {

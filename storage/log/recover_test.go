@@ -11,7 +11,7 @@ import (
 // After a crash every log has to be read, but a start may not need a descriptor for
 // each of them.
 func TestRecoveryKeepsNoFileOpen(t *testing.T) {
-	fs, files := disktest.New(), NewFiles(2)
+	fs, files := disktest.New(), NewFiles(2, 2)
 	append1 := func(l *Log) {
 		t.Helper()
 		u := batch.NewBuilder(batch.BuilderOptions{})

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"time"
 
 	"millrace/storage/batch"
@@ -37,7 +38,7 @@ func (l *Log) Retain(now time.Time) ([]string, error) {
 	l.touched = true
 	if n == len(l.segs) {
 		at := now.UnixMilli()
-		if l.active.file == nil {
+		if !l.active.open {
 			if err := l.openActive(at); err != nil {
 				return nil, l.fail("opening the active segment", err)
 			}
@@ -109,7 +110,7 @@ func (l *Log) why(c *Config, seg *segment, active bool, size int64, end batch.Of
 		return "", nil
 	}
 	largest := l.active.maxTimestamp
-	if !active || l.active.file == nil {
+	if !active || !l.active.open {
 		var err error
 		if largest, err = seg.maxTimestamp(); err != nil {
 			return "", err
@@ -156,6 +157,7 @@ func (l *Log) renameDeleted(seg *segment) (renamed []string, err error) {
 		paths = append(paths, seg.txns.path)
 	}
 	for _, p := range paths {
+		l.unremember(p + suffixDeleted)
 		err := l.fs.Rename(p, p+suffixDeleted)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -168,6 +170,7 @@ func (l *Log) renameDeleted(seg *segment) (renamed []string, err error) {
 	if err := l.dropSnapshots(func(o batch.Offset) bool { return o == seg.base && !l.isBase(o) }); err != nil {
 		return renamed, err
 	}
+	l.unremember(path + suffixDeleted)
 	if err := seg.log.rename(path + suffixDeleted); err != nil {
 		return renamed, err
 	}
@@ -181,27 +184,38 @@ func (l *Log) remember(path string, at int64) {
 	l.deletedMu.Unlock()
 }
 
+// unremember takes a name out of those that wait to be removed: another file is to get it, and to wait its own time.
+func (l *Log) unremember(path string) {
+	l.deletedMu.Lock()
+	defer l.deletedMu.Unlock()
+	for l.removing == path {
+		l.removed.Wait()
+	}
+	l.deleted = slices.DeleteFunc(l.deleted, func(d deletedFile) bool { return d.path == path })
+}
+
 // RemoveDeleted removes the files of removed segments whose time has come. It may be called concurrently.
 func (l *Log) RemoveDeleted(now time.Time) error {
-	if err := l.directory.Offline(); err != nil {
-		return err
-	}
 	l.deletedMu.Lock()
-	var due []deletedFile
-	kept := l.deleted[:0]
-	for _, d := range l.deleted {
-		if d.at <= now.UnixMilli() {
-			due = append(due, d)
-		} else {
-			kept = append(kept, d)
+	defer l.deletedMu.Unlock()
+	for {
+		if err := l.directory.Offline(); err != nil {
+			return err
 		}
-	}
-	l.deleted = kept
-	l.deletedMu.Unlock()
-	for _, d := range due {
-		if err := l.fs.Remove(d.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		i := slices.IndexFunc(l.deleted, func(d deletedFile) bool { return d.at <= now.UnixMilli() })
+		if i < 0 || l.removing != "" { // or somebody is at it already
+			return nil
+		}
+		path := l.deleted[i].path
+		l.deleted = slices.Delete(l.deleted, i, i+1)
+		l.removing = path
+		l.deletedMu.Unlock()
+		err := l.fs.Remove(path)
+		l.deletedMu.Lock()
+		l.removing = ""
+		l.removed.Broadcast()
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return l.fail("removing a deleted segment", err)
 		}
 	}
-	return nil
 }

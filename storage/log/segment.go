@@ -67,14 +67,15 @@ type recentBatch struct {
 	position int32
 }
 
-func newSegment(fs disk.FS, files *Files, dir string, base batch.Offset, hasTxns bool) *segment {
+func (l *Log) newSegment(base batch.Offset, hasTxns bool) *segment {
 	s := &segment{
 		base:    base,
-		log:     newHandle(fs, files, dir+"/"+fileName(base, suffixLog)),
-		offsets: newOffsetIndex(fs, files, dir+"/"+fileName(base, suffixIndex)),
-		times:   newTimeIndex(fs, files, dir+"/"+fileName(base, suffixTimeIndex)),
-		txns:    newTxnIndex(fs, dir+"/"+fileName(base, suffixTxnIndex), base, hasTxns),
+		log:     newHandle(l.fs, l.files, l.dir+"/"+fileName(base, suffixLog)),
+		offsets: newOffsetIndex(l.fs, l.files, l.dir+"/"+fileName(base, suffixIndex)),
+		times:   newTimeIndex(l.fs, l.files, l.dir+"/"+fileName(base, suffixTimeIndex)),
+		txns:    newTxnIndex(l.fs, l.dir+"/"+fileName(base, suffixTxnIndex), base, hasTxns),
 	}
+	s.log.directory = l.directory
 	s.largest.Store(batch.NoTimestamp)
 	s.allowed.Store(math.MaxInt64)
 	return s

@@ -32,7 +32,8 @@ func (l *Log) writeSnapshot(at batch.Offset, sync bool) error {
 	if i, found := slices.BinarySearch(l.snapshots, at); !found {
 		l.snapshots = slices.Insert(l.snapshots, i, at)
 	}
-	return l.dropSnapshots(func(o batch.Offset) bool { return o < at && !l.isBase(o) })
+	// One at the recovery point says that the log was closed there, as long as that is where a recovery begins.
+	return l.dropSnapshots(func(o batch.Offset) bool { return o < at && !l.isBase(o) && int64(o) != l.point.Load() })
 }
 
 // isBase says whether a segment begins at an offset: its snapshot is kept as long as it is.

@@ -102,7 +102,7 @@ func (l *Log) truncate(to batch.Offset) error {
 	if err != nil {
 		return err
 	}
-	l.flushed.Store(min(l.flushed.Load(), int64(end)))
+	l.lowerFlushed(end)
 	next.size = pos // for replay, which reads segments that are not written to
 	for j := range l.segs {
 		if err := l.replay(j, from, &report); err != nil {
@@ -128,7 +128,7 @@ func (l *Log) lowerTo(end batch.Offset) error {
 		return nil
 	}
 	// First here, where the checkpoints are made from, then there.
-	l.flushed.Store(min(l.flushed.Load(), int64(end)))
+	l.lowerFlushed(end)
 	l.lowerCleaned(end)
 	if l.lower != nil {
 		if err := l.lower(end); err != nil {
@@ -142,7 +142,7 @@ func (l *Log) lowerTo(end batch.Offset) error {
 // the kept bytes go to a new file: a socket may hold the pages of the old one, and cutting a file clears the rest of a
 // page.
 func (l *Log) cutSegment(seg *segment, pos int64) (*segment, error) {
-	next := newSegment(l.fs, l.files, l.dir, seg.base, true)
+	next := l.newSegment(seg.base, true)
 	if given := seg.endAt(pos); !given || faults.overwrite {
 		f, err := seg.log.acquire()
 		if err != nil {
@@ -154,7 +154,7 @@ func (l *Log) cutSegment(seg *segment, pos int64) (*segment, error) {
 				return nil, fmt.Errorf("cut segment: %w", err)
 			}
 		}
-		if err := f.Sync(); err != nil {
+		if err := seg.log.sync(f); err != nil {
 			return nil, fmt.Errorf("sync segment: %w", err)
 		}
 		next.log = seg.log
@@ -206,22 +206,24 @@ func (l *Log) copyHead(seg *segment, pos int64) error {
 // resume makes a segment that was cut the active one: it keeps the index entries below the cut and finds the largest
 // timestamp of what is left.
 func (l *Log) resume(seg *segment, pos int64, end batch.Offset) error {
-	offsets, err := seg.offsets.lowerBound(func(e offsetEntry) bool { return int64(e.position) < pos })
+	// Entries are followed by zeros where the file has the length of one that is written to.
+	offsets, err := seg.offsets.lowerBound(func(e offsetEntry) bool { return e.position > 0 && int64(e.position) < pos })
 	if err != nil {
 		return err
 	}
-	times, err := seg.times.lowerBound(func(e timeEntry) bool { return seg.base+batch.Offset(e.relative) < end })
+	times, err := seg.times.lowerBound(func(e timeEntry) bool { return e != (timeEntry{}) && seg.base+batch.Offset(e.relative) < end })
 	if err != nil {
 		return err
 	}
 	if err := seg.txns.truncate(end); err != nil {
 		return err
 	}
-	f, err := seg.log.hold()
+	f, err := seg.log.acquire()
 	if err != nil {
 		return err
 	}
-	if err := l.startActive(seg, f, pos, offsets, times, l.now().UnixMilli()); err != nil {
+	defer seg.log.release()
+	if err := l.startActive(seg, pos, offsets, times, l.now().UnixMilli()); err != nil {
 		return err
 	}
 	a := &l.active
@@ -282,7 +284,7 @@ func (l *Log) truncateFully(start batch.Offset) error {
 	l.cuts++
 	made := len(l.segs) > 0
 	behind := l.segs
-	if made && l.active.file != nil {
+	if made && l.active.open {
 		if err := l.closeActive(false); err != nil {
 			return err
 		}
@@ -311,7 +313,7 @@ func (l *Log) truncateFully(start batch.Offset) error {
 			return err
 		}
 	}
-	l.flushed.Store(int64(start))
+	l.setFlushed(start)
 	l.hwAt = l.placeOf(l.hw)
 	l.publish()
 	return l.storeEpochs(l.View())

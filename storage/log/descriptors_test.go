@@ -1,0 +1,188 @@
+package log
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"millrace/storage/batch"
+	"millrace/storage/disk"
+	"millrace/storage/disktest"
+)
+
+// counted is a disk that counts the files that are open.
+type counted struct {
+	disk.FS
+	mu         sync.Mutex
+	open, most int
+	limit      int // 0: none
+}
+
+type countedFile struct {
+	disk.File
+	by *counted
+}
+
+func (c *counted) Open(name string, flag disk.Flag) (disk.File, error) {
+	c.mu.Lock()
+	full := c.limit > 0 && c.open >= c.limit
+	c.mu.Unlock()
+	if full {
+		return nil, &os.PathError{Op: "open", Path: name, Err: syscall.EMFILE}
+	}
+	f, err := c.FS.Open(name, flag)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	c.open++
+	c.most = max(c.most, c.open)
+	c.mu.Unlock()
+	return countedFile{f, c}, nil
+}
+
+func (f countedFile) Close() error {
+	f.by.mu.Lock()
+	f.by.open--
+	f.by.mu.Unlock()
+	return f.File.Close()
+}
+
+// many opens so many logs of one disk and one bound.
+func many(t *testing.T, fs disk.FS, files *Files, n int) []*Log {
+	t.Helper()
+	var logs []*Log
+	for i := range n {
+		l, _, err := Open(Options{FS: fs, Dir: fmt.Sprintf("/d/t-%d", i), Topic: "t", Partition: int32(i), Files: files})
+		if err != nil {
+			t.Fatal(err)
+		}
+		logs = append(logs, l)
+	}
+	return logs
+}
+
+func appendOne(l *Log) error {
+	u := batch.NewBuilder(batch.BuilderOptions{})
+	u.Add(7, nil, []byte("v"))
+	b := u.Bytes()
+	h, err := batch.ParseHeader(b)
+	if err == nil {
+		_, err = l.Append(b, h, 7)
+	}
+	return err
+}
+
+// TestWrittenFilesAreBounded writes to more logs than may have their files open. What is closed is synced first, and opened
+// again when it is written to; what a section is being sent from stays open.
+func TestWrittenFilesAreBounded(t *testing.T) {
+	const n, bound = 40, 5
+	fs := &counted{FS: disktest.New()}
+	files := NewFiles(3, bound)
+	logs := many(t, fs, files, n)
+	for round := range 3 {
+		for i, l := range logs {
+			if err := appendOne(l); err != nil {
+				t.Fatal(err)
+			}
+			l.SetHighWatermark(l.end)
+			if got := l.View().LogEnd(); got != batch.Offset(round+1) {
+				t.Fatalf("log %d ends at %d in round %d", i, got, round)
+			}
+		}
+	}
+	if _, written := files.open(); written > bound || fs.open > bound+3 {
+		t.Errorf("%d files that are written to are open, %d in all", written, fs.open)
+	}
+	if fs.most > bound+3+2 { // one that is being opened, and an index for a moment
+		t.Errorf("%d files were open at a time", fs.most)
+	}
+	var sections []Section
+	for _, l := range logs[:20] {
+		s, err := l.View().Read(0, 3, 1000, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sections = append(sections, s)
+	}
+	for _, l := range logs {
+		if err := appendOne(l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, s := range sections {
+		if n, err := batchesIn(s); n != 3 || err != nil {
+			t.Fatalf("a section whose file was to be closed has %d batches: %v", n, err)
+		}
+		s.Release()
+	}
+	for i, l := range logs {
+		if h := l.last().log; h.pins.Load() < 0 && h.dirty.Load() {
+			t.Errorf("the file of log %d was closed and not synced", i)
+		}
+	}
+	if got := fs.FS.(*disktest.FS).Counts().Syncs; got < 3*n {
+		t.Errorf("%d syncs", got)
+	}
+}
+
+// TestErrorOfAClosedFile: that the system could not write what was written is told once, to those who have the file open.
+func TestErrorOfAClosedFile(t *testing.T) {
+	fs := disktest.New()
+	d := &Directory{}
+	files := NewFiles(1, 1)
+	logs := make([]*Log, 3)
+	for i := range logs {
+		l, _, err := Open(Options{FS: fs, Dir: fmt.Sprintf("/d/t-%d", i), Topic: "t", Files: files, Directory: d})
+		if err != nil {
+			t.Fatal(err)
+		}
+		logs[i] = l
+	}
+	if err := appendOne(logs[0]); err != nil {
+		t.Fatal(err)
+	}
+	bad := errors.New("input/output error")
+	fs.Refuse(func(op, name string) error {
+		if op == "sync" && strings.HasPrefix(name, "/d/t-0/") {
+			return bad
+		}
+		return nil
+	})
+	for range 3 {
+		for _, l := range logs[1:] {
+			_ = appendOne(l)
+		}
+	}
+	if err := d.Offline(); !errors.Is(err, bad) {
+		t.Errorf("a file that could not be synced was closed, and the directory is %v", err)
+	}
+}
+
+// TestNoDescriptorLeft: where the process may open no more, files that nobody has are closed for the one that is wanted.
+func TestNoDescriptorLeft(t *testing.T) {
+	fs := &counted{FS: disktest.New(), limit: 12}
+	logs := many(t, fs, NewFiles(100, 100), 10)
+	for _, l := range logs {
+		if err := appendOne(l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fs.limit = fs.open
+	l := logs[0]
+	l.last().log.used.Store(false)
+	if !l.last().log.closeIdle() {
+		t.Fatal("the file is in use")
+	}
+	fs.limit = fs.open
+	if err := appendOne(l); err != nil {
+		t.Errorf("with every descriptor taken: %v", err)
+	}
+	if fs.open >= fs.limit {
+		t.Errorf("%d files are open of %d", fs.open, fs.limit)
+	}
+}
