@@ -3,6 +3,7 @@ package log
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -216,4 +217,117 @@ func TestReadersWaitForASlowExchange(t *testing.T) {
 		}
 		x.log.cutting.Store(false)
 	})
+}
+
+// TestCleanedSegmentsKeepTheirAge: a cleaned segment is as old as the newest of those it was made of, in its indexes too:
+// where records have no timestamp retention goes by it.
+func TestCleanedSegmentsKeepTheirAge(t *testing.T) {
+	x := newLaundry(t, Config{})
+	for i := range 3 {
+		x.put(batch.BuilderOptions{}, "a=1")
+		x.roll()
+		old := time.UnixMilli(int64(10_000 * (i + 1)))
+		for _, suffix := range []string{suffixLog, suffixIndex, suffixTimeIndex} {
+			if err := x.fs.SetModified(worldDir+"/"+fileName(batch.Offset(i), suffix), old); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if out := x.clean(); out.Segments != 3 || out.Into != 1 {
+		t.Fatalf("%+v", out)
+	}
+	for _, suffix := range []string{suffixLog, suffixIndex, suffixTimeIndex} {
+		info, err := x.fs.Stat(worldDir + "/" + fileName(0, suffix))
+		if err != nil || info.Modified.UnixMilli() != 30_000 {
+			t.Errorf("%s was changed at %d: %v", suffix, info.Modified.UnixMilli(), err)
+		}
+	}
+}
+
+// TestCleanSplitsWhatGrows: a group of which more stays than one segment can hold becomes two, and a segment of which that is
+// true by itself stays as it is, with the transactions in it counted all the same.
+func TestCleanSplitsWhatGrows(t *testing.T) {
+	grow := func(longest int64) (*laundry, Cleaned) {
+		x := newLaundry(t, Config{})
+		txn := func(seq int32) batch.BuilderOptions {
+			return batch.BuilderOptions{Producer: true, ProducerID: 9, BaseSequence: seq, Transactional: true}
+		}
+		x.put(batch.BuilderOptions{}, "a=1", "b=1")
+		x.roll()
+		x.put(txn(0), "t=1")
+		x.put(batch.BuilderOptions{}, "a=2")
+		x.roll()
+		x.put(txn(1), "u=1", "v=1")
+		x.end(9, 0, batch.Abort)
+		x.roll()
+		x.put(batch.BuilderOptions{}, "c=1")
+		x.roll()
+		if err := x.log.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		r, err := x.log.Cleanable(x.clock)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := x.log.Clean(CleanOptions{Range: r, Now: x.clock, Keys: x.keys, Buffer: 256, Exclusive: func(f func() error) error { return f() }, longest: longest})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return x, out
+	}
+	x, out := grow(0)
+	want := x.lines()
+	if out.Into != 1 || out.Segments != 4 {
+		t.Fatalf("%+v", out)
+	}
+	x, split := grow(260)
+	if x.is(want); split.Into < 2 || split.Segments != 4 || split.Kept != out.Kept || split.To != out.To {
+		t.Fatalf("%+v, and %+v when they become one", split, out)
+	}
+	x, left := grow(1) // nothing but what is empty fits
+	if left.Into != 4 || left.To != out.To || x.log.CleanedTo() != out.To {
+		t.Fatalf("%+v", left)
+	}
+	x.is("[0:a=1 1:b=1] [2:t=1] [3:a=2] [4:u=1 5:v=1] [6:abort] [7:c=1]")
+	if list, err := x.log.View().Aborted(0, x.log.end); err != nil || len(list) != 1 {
+		t.Fatalf("aborted: %v, %v", list, err)
+	}
+	names, err := x.fs.ReadDir(worldDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range names {
+		if strings.Contains(n.Name, suffixCleaned) || strings.Contains(n.Name, suffixSwap) {
+			t.Errorf("%s is left", n.Name)
+		}
+	}
+}
+
+// TestDeletedNameIsGivenAgain: of two files that wait to be removed under one name the second waits its own time.
+func TestDeletedNameIsGivenAgain(t *testing.T) {
+	x := newLaundry(t, Config{FileDeleteDelayMs: 1000})
+	there := func(want bool) {
+		t.Helper()
+		if err := x.log.RemoveDeleted(time.UnixMilli(x.clock)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := x.fs.Stat(worldDir + "/" + fileName(0, suffixLog) + suffixDeleted); (err == nil) != want {
+			t.Fatalf("at %d the deleted segment is there: %v", x.clock, err == nil)
+		}
+	}
+	for range 2 {
+		x.put(batch.BuilderOptions{}, "a=1")
+		x.roll()
+		x.put(batch.BuilderOptions{}, "b=1")
+		x.clean()
+		x.clock += 600
+		there(true)
+	}
+	x.clock += 399 // 1599 after the first, 999 after the second
+	there(true)
+	x.clock++
+	there(false)
+	if len(x.log.deleted) != 0 {
+		t.Errorf("%d names wait", len(x.log.deleted))
+	}
 }
