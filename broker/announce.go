@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"millrace/storage"
 )
 
 // The lines that tell a broker's life: one when the data directories are open,
@@ -21,6 +23,10 @@ func (b *Broker) logOpened() {
 // logReady holds the words by which scripts, and libraries that start brokers
 // for tests, know a Kafka that is ready.
 func (b *Broker) logReady(begun time.Time) {
+	for id, n := range b.replicas.elsewhere() { // any order: lines of a log
+		b.log.Warn("a data directory is not there, or an empty one stands in its place: what lies in it is offline, and is not begun anew",
+			zap.String("directory.id", storage.FormatID(id)), zap.Int("partitions", n), zap.Strings("directories", b.config.LogDirs()))
+	}
 	b.log.Info("Kafka Server started: Transitioning from RECOVERY to RUNNING",
 		zap.Int32("node", b.nodeID), zap.String("cluster", b.applied().ClusterID()), zap.Strings("listeners", b.bootstrap()), zap.Duration("took", time.Since(begun).Round(time.Millisecond)))
 }

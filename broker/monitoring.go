@@ -54,7 +54,8 @@ func (b *Broker) stopMonitor() error {
 }
 
 // Ready says why clients are not served: the broker starts or stops, a data
-// directory has failed, or the cluster does not know this broker any more.
+// directory has failed or is not there although partitions lie in it, or the
+// cluster does not know this broker any more.
 func (b *Broker) Ready() error {
 	switch b.phase.Load() {
 	case phaseStarting:
@@ -64,6 +65,13 @@ func (b *Broker) Ready() error {
 	}
 	if failures := b.store.Failures(); len(failures) > 0 {
 		return fmt.Errorf("a data directory has failed: %w", errors.Join(failures...))
+	}
+	if missing := b.replicas.elsewhere(); len(missing) > 0 {
+		n := 0
+		for _, m := range missing { // any order: they are added up
+			n += m
+		}
+		return fmt.Errorf("%d partitions are offline: they lie in data directories that are not there", n)
 	}
 	if err := b.controller.Err(); err != nil {
 		return fmt.Errorf("the controller has stopped: %w", err)

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"strconv"
@@ -70,6 +71,23 @@ func (r *replicas) fail(p *partition.Partition, why error) {
 	r.mu.Unlock()
 	p.Close()
 	r.b.log.Error("a partition lost its log on the way to another directory: it is offline here", zap.Stringer("partition", p), zap.Error(why))
+}
+
+// elsewhere counts the replicas that lie in data directories that are not there, by the directories' ids.
+func (r *replicas) elsewhere() map[[16]byte]int {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	var out map[[16]byte]int
+	for _, err := range r.offline {
+		var e *storage.ElsewhereError
+		if errors.As(err, &e) {
+			if out == nil {
+				out = map[[16]byte]int{}
+			}
+			out[e.Directory]++
+		}
+	}
+	return out
 }
 
 // all lists the local replicas in no order.

@@ -133,7 +133,7 @@ func (s *Store) choose(k partitionKey, at Where) (*directory, error) {
 	case lost != nil && (!at.New || at.Directory != [16]byte{}):
 		return nil, fmt.Errorf("%s may lie in a directory that was given up: %w", partitionDir(k.topic, k.partition), lost)
 	case at.assigned() && !nameless:
-		return nil, fmt.Errorf("%s %w: that one has the directory.id %s", partitionDir(k.topic, k.partition), ErrElsewhere, encodeUUID(at.Directory))
+		return nil, &ElsewhereError{Topic: k.topic, Partition: k.partition, Directory: at.Directory}
 	case preferred != nil:
 		return preferred, nil
 	}

@@ -36,6 +36,19 @@ var ErrNoDirectory = errors.New("no usable data directory")
 // ErrElsewhere says that a log lies in a directory that is not one of the store's.
 var ErrElsewhere = errors.New("lies in a data directory that is not there")
 
+// ElsewhereError is ErrElsewhere, and says which directory is not there.
+type ElsewhereError struct {
+	Topic     string
+	Partition int32
+	Directory [16]byte
+}
+
+func (e *ElsewhereError) Error() string {
+	return fmt.Sprintf("%s %v: that one has the directory.id %s", partitionDir(e.Topic, e.Partition), ErrElsewhere, encodeUUID(e.Directory))
+}
+
+func (e *ElsewhereError) Unwrap() error { return ErrElsewhere }
+
 // StoreOptions is what Open needs.
 type StoreOptions struct {
 	Dirs   []string // log.dirs
