@@ -251,6 +251,7 @@ func (l *Log) SetLogStart(o batch.Offset) error {
 	if o > l.hw {
 		return fmt.Errorf("log start %d is above the high watermark %d: %w", o, l.hw, ErrOffsetOutOfRange)
 	}
+	l.touched = true // the epochs' file is to say so
 	l.setStart(o)
 	l.publish()
 	return nil

@@ -70,9 +70,9 @@ func TestAgainstModel(t *testing.T) {
 
 // TestSeeds is TestAgainstModel from fixed seeds, each with one kind of crash.
 func TestSeeds(t *testing.T) {
-	seeds := *soak * 120
+	seeds := *soak * 2000
 	if testing.Short() {
-		seeds = 40
+		seeds = 200
 	}
 	counts := map[string]int{}
 	for seed := range seeds {

@@ -67,6 +67,7 @@ type stored struct {
 	epoch      batch.LeaderEpoch
 	bytes      []byte
 	h          batch.Header
+	records    []batch.Record
 }
 
 const worldDir = "/data/t-0"
@@ -172,7 +173,12 @@ func (w *world) sum(to map[string]int) {
 	for k, n := range w.counts {
 		to[k] += n
 	}
-	o := w.fs.Outcomes()
+	outcomes(w.fs, to)
+}
+
+// outcomes adds what the crashes of a disk have done.
+func outcomes(disk *disktest.FS, to map[string]int) {
+	o := disk.Outcomes()
 	to["crashes"] += o.Crashes
 	to["crashes that lost writes"] += o.Lost
 	to["crashes that tore writes"] += o.Torn
@@ -220,7 +226,9 @@ func (w *world) added(b []byte, base batch.Offset) {
 	if h.BaseOffset != base || h.LeaderEpoch != w.epoch {
 		panic(fmt.Sprintf("batch was marked %d in epoch %d, want %d in %d", h.BaseOffset, h.LeaderEpoch, base, w.epoch))
 	}
-	w.batches = append(w.batches, stored{base: base, last: h.LastOffset(), epoch: h.LeaderEpoch, bytes: slices.Clone(b), h: h})
+	b = slices.Clone(b)
+	_, records := parse(b)
+	w.batches = append(w.batches, stored{base: base, last: h.LastOffset(), epoch: h.LeaderEpoch, bytes: b, h: h, records: records})
 	w.end = h.NextOffset()
 	if _, ok := w.begun[w.epoch]; !ok {
 		w.begun[w.epoch] = base
@@ -543,20 +551,25 @@ func (w *world) reopen(draw) error {
 // sound asks the checker what it thinks of the files: when the log was closed in order, nothing is to be wrong; after a
 // crash, and after the recovery from it, nothing that a start does not mend.
 func (w *world) sound(clean bool) error {
-	p, err := check.CheckPartition(w.fs, worldDir, check.Options{Clean: clean, RecoveryPoint: w.point, LogStart: w.storedStart, HighWatermark: -1})
+	n, err := sound(w.fs, clean, w.point, w.storedStart)
+	w.counts["checked"] += n
+	return err
+}
+
+func sound(disk *disktest.FS, clean bool, point, start batch.Offset) (batches int, err error) {
+	p, err := check.CheckPartition(disk, worldDir, check.Options{Clean: clean, RecoveryPoint: point, LogStart: start, HighWatermark: -1})
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return 0, nil
 	}
 	if err != nil {
-		return err
+		return 0, err
 	}
 	for _, f := range p.Findings {
 		if !f.Mended {
-			return differ("closed in order %v, flushed to %d: %v", clean, w.point, f)
+			return 0, differ("closed in order %v, flushed to %d: %v", clean, point, f)
 		}
 	}
-	w.counts["checked"] += int(p.Batches)
-	return nil
+	return int(p.Batches), nil
 }
 
 // resume begins a new epoch after a start or a truncation: none is used again behind what was lost in it.
