@@ -1,0 +1,251 @@
+package storage
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"millrace/storage/batch"
+	"millrace/storage/log"
+)
+
+func TestState(t *testing.T) {
+	h := newHouse(t, "/a", "/b")
+	is := func(want State) {
+		t.Helper()
+		if got := h.s.State(); got != want {
+			t.Fatalf("%v, want %v", got, want)
+		}
+	}
+	is(LeftEmpty)
+	for p := range int32(2) {
+		h.add(h.log("t", 1, p), 1)
+	}
+	h.ok(h.s.Close(true))
+	h.fs.Put("/c/lost+found", nil)
+	h.dirs = append(h.dirs, "/c")
+	h.open()
+	is(LeftClean) // the new one says nothing
+	h.ok(h.s.Checkpoint())
+	h.fs.Crash(rand.New(rand.NewPCG(1, 1)))
+	h.open()
+	is(LeftUnclean)
+}
+
+func TestIdentity(t *testing.T) {
+	h := newHouse(t)
+	if _, err := h.try(1); !errors.Is(err, ErrLocked) {
+		t.Fatalf("a directory in use: %v", err)
+	}
+	h.ok(h.s.Close(true))
+	if _, err := h.try(2); !errors.Is(err, ErrIdentity) {
+		t.Fatalf("another node's directory: %v", err)
+	}
+	if !h.exists("/data/.kafka_cleanshutdown") {
+		t.Fatal("a refused start touched the directory")
+	}
+	h.open()
+	if err := h.s.WriteMeta("other", 1); !errors.Is(err, ErrIdentity) {
+		t.Fatalf("another cluster: %v", err)
+	}
+	id := h.s.DirectoryID()
+	if id == ([16]byte{}) {
+		t.Fatal("no directory id")
+	}
+	h.ok(h.s.Close(true))
+	h.open()
+	if h.s.DirectoryID() != id {
+		t.Fatal("the directory id changed")
+	}
+	h.ok(h.s.Close(true))
+
+	h.dirs = []string{"/data", "/more"}
+	h.fs.Put("/more/meta.properties", meta{clusterID: "cluster", nodeID: 1, directory: id}.encode(h.clock))
+	if _, err := h.try(1); !errors.Is(err, ErrIdentity) {
+		t.Fatalf("two directories with one id: %v", err)
+	}
+	h.fs.Put("/more/meta.properties", meta{clusterID: "other", nodeID: 1, directory: [16]byte{9, 9}}.encode(h.clock))
+	if _, err := h.try(1); !errors.Is(err, ErrIdentity) {
+		t.Fatalf("two clusters: %v", err)
+	}
+	h.fs.Put("/more/meta.properties", meta{clusterID: "cluster", nodeID: 1, directory: [16]byte{9, 9}}.encode(h.clock))
+	h.fs.Put("/more/t-0/x", nil)
+	h.fs.Put("/data/t-0/x", nil)
+	if _, err := h.try(1); !errors.Is(err, ErrIdentity) {
+		t.Fatalf("one partition twice: %v", err)
+	}
+	h.dirs = []string{"/data", "/data/"}
+	if _, err := h.try(1); err == nil {
+		t.Fatal("a directory named twice")
+	}
+}
+
+func TestDirectoriesShareTheLogs(t *testing.T) {
+	h := newHouse(t, "/a", "/b")
+	ids := h.s.DirectoryIDs()
+	if len(ids) != 2 || ids[0] == ids[1] {
+		t.Fatal(ids)
+	}
+	count := map[[16]byte]int{}
+	for p := range int32(10) {
+		h.add(h.log("t", 1, p), 1)
+		count[h.s.DirectoryOf("t", p)]++
+	}
+	if count[ids[0]] != 5 || count[ids[1]] != 5 {
+		t.Fatal(count)
+	}
+	where := h.s.DirectoryOf("t", 3)
+	h.ok(h.s.Close(true))
+	h.open()
+	h.end(h.log("t", 1, 3), 1)
+	if h.s.DirectoryOf("t", 3) != where {
+		t.Fatal("the log is looked for in another directory")
+	}
+}
+
+func TestFailedDirectoryIsGivenUp(t *testing.T) {
+	h := newHouse(t, "/a", "/b")
+	var logs []*log.Log
+	for p := range int32(4) {
+		l := h.log("t", 1, p)
+		h.add(l, 2)
+		logs = append(logs, l)
+	}
+	bad := errors.New("input/output error")
+	h.fs.Refuse(func(op, name string) error {
+		if op == "write" && strings.HasPrefix(name, "/a/") {
+			return bad
+		}
+		return nil
+	})
+	var sick, well *log.Log
+	for _, l := range logs {
+		if strings.HasPrefix(l.Dir(), "/a/") {
+			sick = l
+		} else {
+			well = l
+		}
+	}
+	u := batch.NewBuilder(batch.BuilderOptions{})
+	u.Add(1, nil, nil)
+	b, _ := batch.ParseHeader(u.Bytes())
+	var offline *log.OfflineError
+	if _, err := sick.Append(u.Bytes(), b, 1); !errors.As(err, &offline) || !errors.Is(err, bad) {
+		t.Fatalf("append to a failing disk: %v", err)
+	}
+	h.fs.Refuse(nil)
+	if _, err := sick.Append(u.Bytes(), b, 1); !errors.As(err, &offline) {
+		t.Fatalf("a failed append is tried again: %v", err)
+	}
+	for _, l := range logs {
+		if strings.HasPrefix(l.Dir(), "/a/") != (l.Offline() != nil) {
+			t.Fatalf("%s offline: %v", l.Dir(), l.Offline())
+		}
+	}
+	if _, err := sick.View().Read(0, 1, 100, true); !errors.As(err, &offline) {
+		t.Fatalf("read from an offline directory: %v", err)
+	}
+	h.add(well, 1)
+	if len(h.s.DirectoryIDs()) != 1 || len(h.s.OfflineIDs()) != 1 {
+		t.Fatal(h.s.DirectoryIDs(), h.s.OfflineIDs())
+	}
+	for p := range int32(3) {
+		if l := h.log("new", 2, p); !strings.HasPrefix(l.Dir(), "/b/") {
+			t.Fatalf("a new log is in %s", l.Dir())
+		}
+	}
+	h.ok(h.s.Housekeep(h.clock.Add(time.Hour)))
+	h.ok(h.s.Close(true))
+	if h.exists("/a/.kafka_cleanshutdown") || !h.exists("/b/.kafka_cleanshutdown") {
+		t.Fatal("the mark of a clean stop is in the wrong directory")
+	}
+	h.open()
+	h.end(h.log("t", 1, 0), 2)
+	if h.s.PreviousBrokerEpoch() != -1 {
+		t.Fatal("half a clean stop has a broker epoch")
+	}
+}
+
+// A directory that cannot be read does not say whose it is, and does not stop a broker that has another.
+func TestOwnerPassesOverWhatCannotBeRead(t *testing.T) {
+	h := newHouse(t, "/bad", "/good")
+	h.ok(h.s.Close(true))
+	h.fs.Refuse(func(_, name string) error {
+		if strings.HasPrefix(name, "/bad") {
+			return errors.New("input/output error")
+		}
+		return nil
+	})
+	if id, ok, err := Owner(h.fs, h.dirs); id != 1 || !ok || err != nil {
+		t.Errorf("node %d, %v, %v", id, ok, err)
+	}
+	h.open()
+	h.fs.Refuse(nil)
+	h.ok(h.s.Close(true))
+	h.fs.Put("/bad/meta.properties", []byte("version=9\n"))
+	if _, _, err := Owner(h.fs, h.dirs); !errors.Is(err, ErrMeta) {
+		t.Errorf("a file that is read and makes no sense: %v", err)
+	}
+}
+
+func TestLinkToNothing(t *testing.T) {
+	link := filepath.Join(t.TempDir(), "data")
+	if err := os.Symlink("nowhere", link); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(StoreOptions{Dirs: []string{link}, NodeID: 1}); !errors.Is(err, ErrNoDirectory) || !strings.Contains(err.Error(), "a link there leads to nothing") {
+		t.Error(err)
+	}
+}
+
+// Somebody's files in a data directory are left alone, and told of: the directory may be another than was meant.
+func TestForeignFilesAreToldOf(t *testing.T) {
+	h := newHouse(t)
+	h.ok(h.s.Close(true))
+	told := func() string {
+		core, lines := observer.New(zap.WarnLevel)
+		s, err := Open(StoreOptions{Dirs: h.dirs, FS: h.fs, NodeID: 1, Logger: zap.New(core)})
+		h.ok(err)
+		h.ok(s.Close(true))
+		text := ""
+		for _, l := range lines.All() {
+			text += fmt.Sprintln(l.Message, l.ContextMap())
+		}
+		return text
+	}
+	if text := told(); text != "" {
+		t.Errorf("a directory of the broker's own: %s", text)
+	}
+	h.fs.Put("/data/photo.jpg", []byte("x"))
+	h.fs.Put("/data/letters/1", []byte("x"))
+	if text := told(); !strings.Contains(text, "it is left alone") || !strings.Contains(text, "[letters photo.jpg]") {
+		t.Errorf("told: %q", text)
+	}
+	if _, err := h.fs.Stat("/data/photo.jpg"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestNoDirectoryLeft(t *testing.T) {
+	h := newHouse(t)
+	h.ok(h.s.Close(true))
+	h.fs.Refuse(func(op, name string) error {
+		if op == "readdir" {
+			return errors.New("input/output error")
+		}
+		return nil
+	})
+	if _, err := h.try(1); !errors.Is(err, ErrNoDirectory) || !strings.Contains(err.Error(), "input/output error") {
+		t.Fatalf("start without a disk: %v", err)
+	}
+	h.fs.Refuse(nil)
+	h.open()
+}
