@@ -65,9 +65,9 @@ func TestCleanPlantedFaults(t *testing.T) {
 	}{
 		{name: "the directory is not synced after the exchange", plant: func() { faults.skipSwapSync = true }},
 		{name: "the new segment is not synced", plant: func() { faults.skipCleanSync = true }},
-		{name: "the old segments go before the new one has its name", plant: func() { faults.oldFirst = true }},
-		{name: "a start completes half a replacement", plant: func() { faults.mixSwaps = true }},
-		{name: "a truncation leaves the offset of the cleaner", plant: func() { faults.keepCleaned = true }},
+		{name: "the old segments go before the new one has its name", from: 126, plant: func() { faults.oldFirst = true }},
+		{name: "a start completes half a replacement", from: 379, plant: func() { faults.mixSwaps = true }},
+		{name: "a truncation leaves the offset of the cleaner", from: 154, plant: func() { faults.keepCleaned = true }},
 		{name: "the last batch of a producer goes", plant: func() { faults.forgetLast = true }},
 		{name: "tombstones and markers go early", plant: func() { faults.noHorizon = true }},
 		{name: "the index of aborted transactions is lost", plant: func() { faults.loseTxns = true }},
