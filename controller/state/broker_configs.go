@@ -70,9 +70,20 @@ func (d *Decider) checkRetention(r resource, list []image.Config) *failure {
 		return nil
 	}
 	_, after := d.levels(r, list)
-	for _, unit := range []string{"ms", "bytes"} {
-		retention, local, lag := "log.retention."+unit, "log.local.retention."+unit, "log.remote.copy.lag."+unit
-		all, here, late := d.number(retention, after...), d.number(local, after...), d.number(lag, after...)
+	// What topics inherit: log.retention.hours may stand for log.retention.ms.
+	topics, err := config.Topic(d.static, after[1], after[0], nil)
+	if err != nil {
+		return fail(kerr.InvalidRequest, err.Error())
+	}
+	for _, kept := range []struct {
+		unit            string
+		all, here, late int64
+	}{
+		{"ms", topics.RetentionMs, topics.LocalRetentionMs, topics.RemoteCopyLagMs},
+		{"bytes", topics.RetentionBytes, topics.LocalRetentionBytes, topics.RemoteCopyLagBytes},
+	} {
+		retention, local, lag := "log.retention."+kept.unit, "log.local.retention."+kept.unit, "log.remote.copy.lag."+kept.unit
+		all, here, late := kept.all, kept.here, kept.late
 		switch {
 		case all < 0 || here == -2:
 		case here == -1:
