@@ -62,7 +62,7 @@ suites: needs build conformance ## all of that, the clients with full counts, Ka
 	MILLRACE_LEDGER=$(CURDIR) MILLRACE_COMPAT_RECORDS=20000 MILLRACE_COMPAT_BIG_RECORDS=all MILLRACE_COMPAT_TABLE=$(CURDIR)/compat-tests/README.md \
 	  $(GO) test -tags compat -count=1 -parallel 3 -timeout 120m ./compat-tests/run
 	$(GO) test -tags compat -count=1 -parallel 2 -timeout 40m ./compat-tests/applications
-	$(GO) test -tags compat -count=1 -timeout 10m ./compat-tests/adopt
+	$(GO) test -tags compat -count=1 -timeout 25m ./compat-tests/adopt
 	sh compat-tests/image/install.sh build
 	MILLRACE_IMAGE_BUILD=1 $(GO) test -tags compat -count=1 -timeout 20m -run Build ./compat-tests/image
 	MILLRACE_LEDGER=$(CURDIR) MILLRACE_TOOLS=all $(GO) test -tags compat -count=1 -parallel 4 -timeout 30m ./compat-tests/tools
@@ -104,8 +104,8 @@ tools: build ## Kafka's own command-line tools, their output compared with that 
 	$(GO) test -tags compat -count=1 -timeout 15m -parallel 4 ./compat-tests/tools
 
 .PHONY: adopt
-adopt: build ## directories that Apache Kafka has written, ended in order and by kill -9, taken over by millrace import
-	$(GO) test -tags compat -count=1 -timeout 10m ./compat-tests/adopt
+adopt: build ## directories of Apache Kafka's taken over by millrace import, and of Millrace's by Apache Kafka, after a stop and after kill -9
+	$(GO) test -tags compat -count=1 -timeout 25m ./compat-tests/adopt
 
 .PHONY: image
 image: ## build the container image with docker

@@ -347,6 +347,9 @@ func (a *adoption) found() error {
 	return nil
 }
 
+// unread are topics of coordinators that are not built.
+var unread = []string{"__share_group_state", "__transaction_state"}
+
 // open opens every log, which recovers those that were not closed, and ends open transactions if that is asked for.
 func (a *adoption) open() (err error) {
 	s, err := storage.Open(storage.StoreOptions{Dirs: a.o.To, NodeID: a.report.NodeID, Now: a.o.Now, Logger: a.o.Logger, Holes: true})
@@ -359,7 +362,7 @@ func (a *adoption) open() (err error) {
 			err = errors.Join(err, s.Close(false))
 		}
 	}()
-	groups := groups{keys: map[string]string{}}
+	groups, copied := groups{keys: map[string]string{}}, map[string]int64{}
 	for _, p := range a.logs {
 		if p.dir < 0 {
 			continue
@@ -371,6 +374,9 @@ func (a *adoption) open() (err error) {
 		a.report.Logs++
 		v := l.View()
 		a.report.Records += int64(v.LogEnd() - v.LogStart())
+		if slices.Contains(unread, p.topic.Name) {
+			copied[p.topic.Name] += int64(v.LogEnd() - v.LogStart())
+		}
 		if p.topic.Name == offsetsTopic {
 			if err := groups.read(l); err != nil {
 				a.left("groups: %s cannot be read: %v", p.name(), err)
@@ -391,6 +397,11 @@ func (a *adoption) open() (err error) {
 		l.SetHighWatermark(l.View().LogEnd())
 	}
 	groups.tell(a)
+	for _, name := range unread {
+		if copied[name] > 0 {
+			a.left("%s: its %d offsets are copied, and nothing here reads them", name, copied[name])
+		}
+	}
 	sort.Strings(a.report.Left)
 	if b := a.meta.img.Broker(a.report.NodeID); b != nil {
 		s.SetBrokerEpoch(b.Epoch)

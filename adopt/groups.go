@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 
 	"millrace/storage/batch"
 	"millrace/storage/log"
@@ -66,7 +67,11 @@ func (g *groups) tell(a *adoption) {
 		count[name]++
 	}
 	for _, name := range slices.Sorted(maps.Keys(count)) {
-		a.left("%s: %d records of its members and assignments; offsets it has committed are taken over", name, count[name])
+		what := "; offsets it has committed are taken over"
+		if strings.HasPrefix(name, shareGroup) {
+			what = " and of where it stands"
+		}
+		a.left("%s: %d records of its members and assignments%s", name, count[name], what)
 	}
 	if g.unknown > 0 {
 		a.left("%d records of groups that are not understood", g.unknown)

@@ -114,13 +114,16 @@ func seen(t *testing.T, addr string, topics ...string) []string {
 	ok(t, err)
 	ends, err := adm.ListEndOffsets(ctx, topics...)
 	ok(t, err)
+	stable, err := adm.ListCommittedOffsets(ctx, topics...)
+	ok(t, err)
 	left := map[string]map[int32]int64{}
 	for _, d := range details {
 		add("topic %s %s, %d partitions", d.Topic, d.ID, len(d.Partitions))
 		for p := range d.Partitions {
 			s, _ := starts.Lookup(d.Topic, p)
 			e, _ := ends.Lookup(d.Topic, p)
-			add("offsets of %s-%d: %d to %d", d.Topic, p, s.Offset, e.Offset)
+			l, _ := stable.Lookup(d.Topic, p)
+			add("offsets of %s-%d: %d to %d, stable to %d", d.Topic, p, s.Offset, e.Offset, l.Offset)
 			if e.Offset > s.Offset {
 				if left[d.Topic] == nil {
 					left[d.Topic] = map[int32]int64{}
@@ -188,26 +191,28 @@ func stable(t *testing.T, addr string) int64 {
 
 func compare(t *testing.T, ours, theirs []string) {
 	t.Helper()
+	for _, line := range unequal(ours, theirs) {
+		t.Error(line)
+	}
+}
+
+// unequal tells of the first lines that only one of two lists has.
+func unequal(ours, theirs []string) (out []string) {
 	in := map[string]int{}
 	for _, line := range theirs {
 		in[line]++
 	}
-	shown := 0
-	tell := func(format, line string) {
-		if shown++; shown <= 20 {
-			t.Errorf(format, line)
-		}
-	}
 	for _, line := range ours {
 		if in[line]--; in[line] < 0 {
-			tell("only here: %.300s", line)
+			out = append(out, fmt.Sprintf("only here: %.300s", line))
 		}
 	}
-	for line, n := range in {
-		if n > 0 {
-			tell("only at Kafka: %.300s", line)
+	for _, line := range sortedKeys(in) {
+		if in[line] > 0 {
+			out = append(out, fmt.Sprintf("only at Kafka: %.300s", line))
 		}
 	}
+	return out[:min(len(out), 20)]
 }
 
 func TestKafkasDirectoryIsTakenOver(t *testing.T) {
@@ -243,7 +248,7 @@ func TestKafkasDirectoryIsTakenOver(t *testing.T) {
 				t.Fatalf("%v: %s", err, out)
 			}
 			t.Logf("%s", out)
-			for _, want := range []string{k.ClusterID, "node 1", map[bool]string{true: "in txn-0 from offset 4: left open", false: "in txn-0 from offset 4: aborted"}[clean]} {
+			for _, want := range []string{k.ClusterID, "node 1", "not taken over: __transaction_state: its ", map[bool]string{true: "in txn-0 from offset 4: left open", false: "in txn-0 from offset 4: aborted"}[clean]} {
 				if !strings.Contains(string(out), want) {
 					t.Errorf("it does not say %q", want)
 				}
@@ -253,11 +258,7 @@ func TestKafkasDirectoryIsTakenOver(t *testing.T) {
 			}
 			b, err := launch.Start(launch.Options{Dir: to})
 			ok(t, err)
-			t.Cleanup(func() {
-				if err := b.Stop(); err != nil {
-					t.Error(err)
-				}
-			})
+			t.Cleanup(b.Kill)
 			if b.ClusterID != k.ClusterID {
 				t.Errorf("cluster %s, not %s", b.ClusterID, k.ClusterID)
 			}
@@ -284,6 +285,15 @@ func TestKafkasDirectoryIsTakenOver(t *testing.T) {
 			// It goes on.
 			p := client(t, b.Bootstrap)
 			ok(t, p.ProduceSync(t.Context(), &kgo.Record{Topic: "plain", Value: []byte("more")}).FirstErr())
+			// And back: what came from Kafka and went on here is Kafka's again.
+			w := note(t, b.Bootstrap, topics...)
+			ok(t, b.Stop())
+			back := filepath.Join(dir, "back")
+			w.handOver(t, to, back)
+			show(t, filepath.Join(back, "data"))
+			for _, complaint := range w.goOn(t, back, true, func(string) {}) {
+				t.Error(complaint)
+			}
 		})
 	}
 }

@@ -202,9 +202,28 @@ func metadataOf(t *testing.T, addr string) []described {
 	return out
 }
 
+// noted is what a broker showed of itself before it ended.
+type noted struct {
+	topics   []string
+	lines    []string
+	spans    []span
+	raw      map[string][]byte
+	metadata []described
+}
+
+func note(t *testing.T, addr string, topics ...string) noted {
+	t.Helper()
+	w := noted{topics: topics, lines: seen(t, addr, topics...), spans: spansOf(t, addr, topics...), metadata: metadataOf(t, addr)}
+	w.raw = allBytes(t, addr, w.spans)
+	if len(w.lines) < 2000 {
+		t.Fatalf("only %d lines are compared", len(w.lines))
+	}
+	return w
+}
+
 // handOver makes a directory for Kafka out of one of Millrace's: its partitions, checkpoints and identity as they are, beside
 // metadata of Kafka's own that have the topics.
-func handOver(t *testing.T, from, to string, topics []described) {
+func (w noted) handOver(t *testing.T, from, to string) {
 	t.Helper()
 	ok(t, os.MkdirAll(to, 0o755))
 	ok(t, kafka.Format(t.Context(), kafka.Options{Dir: to}))
@@ -222,11 +241,71 @@ func handOver(t *testing.T, from, to string, topics []described) {
 		}
 	}
 	var values [][]byte
-	for _, d := range topics {
+	for _, d := range w.metadata {
 		values = append(values, d.records(1, directoryID(t, data))...)
 	}
 	values = append(values, producerIDs(1, 100_000))
 	addRecords(t, filepath.Join(data, "__cluster_metadata-0"), values)
+}
+
+// goOn has Kafka go on with a directory and tells of everything that is not as it was noted, and of what Kafka itself says
+// of it. more is asked of the running Kafka beside that.
+func (w noted) goOn(t *testing.T, dir string, clean bool, more func(addr string)) (complain []string) {
+	t.Helper()
+	log := &kafkaLog{}
+	k, err := kafka.Start(t.Context(), kafka.Options{Dir: dir, Output: log, Logged: true})
+	if err != nil {
+		t.Fatalf("%v\n%s", err, log.b.String())
+	}
+	t.Cleanup(func() {
+		k.Stop() // whichever it is by then
+		if t.Failed() {
+			log.save(t)
+		}
+	})
+	add := func(format string, args ...any) { complain = append(complain, fmt.Sprintf(format, args...)) }
+	awaitLeaders(t, k.Bootstrap, w.topics...)
+	complain = append(complain, unequal(w.lines, seen(t, k.Bootstrap, w.topics...))...)
+	if starts := spansOf(t, k.Bootstrap, w.topics...); slices.Equal(starts, w.spans) {
+		again := allBytes(t, k.Bootstrap, w.spans)
+		for _, name := range sortedKeys(w.raw) {
+			if !bytes.Equal(w.raw[name], again[name]) {
+				add("%s differs at %s", name, firstUnlike(w.raw[name], again[name]))
+			}
+		}
+	} else {
+		add("offsets were %v, at Kafka they are %v", w.spans, starts)
+	}
+	more(k.Bootstrap)
+	for _, line := range log.lines(complaints) {
+		if !harmless.MatchString(line) {
+			add("Kafka says %s", line)
+		}
+	}
+	k.Stop()
+	first := log.kinds()
+	if !clean {
+		if !slices.ContainsFunc(sortedKeys(first), func(kind string) bool { return strings.Contains(kind, "Recovering unflushed segment") }) {
+			add("Kafka did not see that nothing was closed in order: %q", sortedKeys(first))
+		}
+		return complain
+	}
+	// What Kafka says of its own directory, closed in order, it may say of ours, and nothing more.
+	log = &kafkaLog{}
+	k, err = kafka.Start(t.Context(), kafka.Options{Dir: dir, Output: log, Logged: true})
+	ok(t, err)
+	k.Stop()
+	own := log.kinds()
+	for _, kind := range sortedKeys(first) {
+		// A partition without records has no files here, and gets them there.
+		if own[kind] == "" && !strings.HasPrefix(kind, "Created log for ") {
+			add("Kafka says what it does not say of a directory of its own: %s", first[kind])
+		}
+	}
+	if len(own) == 0 {
+		add("Kafka said nothing of its logs")
+	}
+	return complain
 }
 
 func copyAll(t *testing.T, from, to string) {
@@ -305,71 +384,40 @@ var (
 )
 
 // TestKafkaStartsOnOurDirectory stops Millrace in order or kills it and has a Kafka, whose metadata have topics of the same
-// names and ids, go on with what lies there.
+// names and ids, go on with what lies there. A directory that is not as Millrace left it is found out.
 func TestKafkaStartsOnOurDirectory(t *testing.T) {
 	for _, clean := range []bool{true, false} {
 		t.Run(map[bool]string{true: "in order", false: "kill -9"}[clean], func(t *testing.T) {
 			from, to := filepath.Join(t.TempDir(), "ours"), filepath.Join(t.TempDir(), "kafka")
 			b, s := fillOurs(t, from)
-			had := seen(t, b.Bootstrap, topicsOfOurs...)
-			if len(had) < 2000 {
-				t.Fatalf("only %d lines are compared", len(had))
-			}
-			ranges, raw := allBytes(t, b.Bootstrap, nil)
-			topics := metadataOf(t, b.Bootstrap)
+			w := note(t, b.Bootstrap, topicsOfOurs...)
 			if clean {
 				ok(t, b.Stop())
 			} else {
 				b.Kill()
 			}
-			handOver(t, from, to, topics)
-			log := &kafkaLog{}
-			k, err := kafka.Start(t.Context(), kafka.Options{Dir: to, Output: log, Logged: true})
-			if err != nil {
-				t.Fatalf("%v\n%s", err, log.b.String())
+			w.handOver(t, from, to)
+			for _, complaint := range w.goOn(t, to, clean, func(addr string) { s.goesOn(t, addr) }) {
+				t.Error(complaint)
 			}
-			t.Cleanup(func() {
-				k.Stop() // whichever it is by then
-				if t.Failed() {
-					log.save(t)
-				}
-			})
-			awaitLeaders(t, k.Bootstrap, topicsOfOurs...)
-			compare(t, had, seen(t, k.Bootstrap, topicsOfOurs...))
-			_, again := allBytes(t, k.Bootstrap, ranges)
-			for _, name := range sortedKeys(raw) {
-				if !bytes.Equal(raw[name], again[name]) {
-					t.Errorf("%s differs at %s", name, firstUnlike(raw[name], again[name]))
-				}
-			}
-			s.goesOn(t, k.Bootstrap)
-			for _, line := range log.lines(complaints) {
-				if !harmless.MatchString(line) {
-					t.Errorf("Kafka says %s", line)
-				}
-			}
-			k.Stop()
-			first := log.kinds()
 			if !clean {
-				if !slices.ContainsFunc(sortedKeys(first), func(kind string) bool { return strings.Contains(kind, "Recovering unflushed segment") }) {
-					t.Errorf("Kafka did not see that nothing was closed in order: %q", sortedKeys(first))
-				}
 				return
 			}
-			// What Kafka says of its own directory, closed in order, it may say of ours, and nothing more.
-			log = &kafkaLog{}
-			k, err = kafka.Start(t.Context(), kafka.Options{Dir: to, Output: log, Logged: true})
+			spoilt := filepath.Join(t.TempDir(), "spoilt")
+			w.handOver(t, from, spoilt)
+			data := filepath.Join(spoilt, "data")
+			log := filepath.Join(data, "rolled-0", strings.Repeat("0", 20))
+			bytes, err := os.ReadFile(log + ".log")
 			ok(t, err)
-			k.Stop()
-			own := log.kinds()
-			for _, kind := range sortedKeys(first) {
-				// A partition without records has no files here, and gets them there.
-				if own[kind] == "" && !strings.HasPrefix(kind, "Created log for ") {
-					t.Errorf("Kafka says what it does not say of a directory of its own: %s", first[kind])
+			bytes[15]++ // the leader epoch of the first batch, which no checksum covers
+			ok(t, os.WriteFile(log+".log", bytes, 0o644))
+			ok(t, os.Remove(filepath.Join(data, "plain-1", strings.Repeat("0", 20)+".index")))
+			ok(t, os.Remove(filepath.Join(data, "log-start-offset-checkpoint")))
+			found := strings.Join(w.goOn(t, spoilt, true, func(string) {}), "\n")
+			for _, want := range []string{"only here: rolled-0 at 0: ", "only at Kafka: rolled-0 at 0: ", "only here: offsets of trimmed-0: 7 to ", "Could not find offset index file"} {
+				if !strings.Contains(found, want) {
+					t.Errorf("a spoilt directory is not found out: no %q in\n%s", want, found)
 				}
-			}
-			if len(own) == 0 {
-				t.Error("Kafka said nothing of its logs")
 			}
 		})
 	}
@@ -382,26 +430,32 @@ type span struct {
 	from, to  int64
 }
 
-// allBytes is what Fetch serves of every partition, by name; without spans, it asks which there are.
-func allBytes(t *testing.T, addr string, spans []span) ([]span, map[string][]byte) {
+func spansOf(t *testing.T, addr string, topics ...string) (out []span) {
 	t.Helper()
-	if spans == nil {
-		adm := kadm.NewClient(client(t, addr))
-		starts, err := adm.ListStartOffsets(t.Context(), topicsOfOurs...)
-		ok(t, err)
-		ends, err := adm.ListEndOffsets(t.Context(), topicsOfOurs...)
-		ok(t, err)
-		starts.Each(func(o kadm.ListedOffset) {
-			e, _ := ends.Lookup(o.Topic, o.Partition)
-			ok(t, cmp.Or(o.Err, e.Err))
-			spans = append(spans, span{o.Topic, o.Partition, o.Offset, e.Offset})
-		})
-	}
+	adm := kadm.NewClient(client(t, addr))
+	starts, err := adm.ListStartOffsets(t.Context(), topics...)
+	ok(t, err)
+	ends, err := adm.ListEndOffsets(t.Context(), topics...)
+	ok(t, err)
+	starts.Each(func(o kadm.ListedOffset) {
+		e, _ := ends.Lookup(o.Topic, o.Partition)
+		ok(t, cmp.Or(o.Err, e.Err))
+		out = append(out, span{o.Topic, o.Partition, o.Offset, e.Offset})
+	})
+	slices.SortFunc(out, func(a, b span) int {
+		return cmp.Or(cmp.Compare(a.topic, b.topic), cmp.Compare(a.partition, b.partition))
+	})
+	return out
+}
+
+// allBytes is what Fetch serves of partitions, by name.
+func allBytes(t *testing.T, addr string, spans []span) map[string][]byte {
+	t.Helper()
 	c, out := conn(t, addr), map[string][]byte{}
 	for _, x := range spans {
 		out[fmt.Sprintf("%s-%d", x.topic, x.partition)] = stored(t, c, x.topic, x.partition, x.from, x.to)
 	}
-	return spans, out
+	return out
 }
 
 // awaitLeaders waits until each partition of some topics has a leader.

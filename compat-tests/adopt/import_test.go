@@ -140,6 +140,9 @@ func TestEverythingElseOfKafkas(t *testing.T) {
 	to, more := filepath.Join(dir, "writable", "one"), filepath.Join(dir, "writable", "two")
 	ok(t, os.Mkdir(filepath.Dir(to), 0o777))
 	ok(t, os.Chmod(filepath.Dir(to), 0o777))
+	for _, name := range snapshots(t, meta) { // Kafka's are its owner's to read
+		ok(t, os.Chmod(filepath.Join(meta, "__cluster_metadata-0", name), 0o444))
+	}
 	before := tree(t, one, two, meta)
 	out := importAsNobody(t, "import", one+","+two, "--metadata-dir", meta, "--log-dir", to+","+more)
 	t.Logf("%s", out)
