@@ -34,6 +34,7 @@ func init() {
 			{24, (*gen).produce},
 			{22, (*gen).produceIdempotent},
 			{4, (*gen).produceSeveral},
+			{1, (*gen).beyondSegment},
 			{18, (*gen).fetch},
 			{12, (*gen).listOffsets},
 			{6, (*gen).deleteRecords},
@@ -225,6 +226,21 @@ func (g *gen) produce() Step {
 	return Step{Text: client + ": " + what, Do: func(p *Play) {
 		p.ask(client, v, what, func(s *side) kmsg.Request { return producing(s, acks, written{topic, index, b}) })
 		p.settle(nil)
+	}}
+}
+
+// beyondSegment writes a batch that is larger than a segment may be, or as large.
+func (g *gen) beyondSegment() Step {
+	create := g.createTopic("large", 1, []string{"segment.bytes", "1048576", "max.message.bytes", "3000000"})
+	size := oneOf(g.Rand, 1048600, 1048500)
+	v := g.pick().above(3)
+	what := fmt.Sprintf("produce a value of %d bytes where a segment has 1048576", size)
+	return Step{Text: what, Do: func(p *Play) {
+		if _, ok := p.kafka().topics[p.kafka().name("large")]; !ok {
+			create.Do(p)
+		}
+		b := newBatch(strings.Repeat("v", size))
+		p.ask("writer", v, what, func(s *side) kmsg.Request { return producing(s, -1, written{"large", 0, b}) })
 	}}
 }
 
