@@ -96,9 +96,11 @@ func (d *Decider) alterAll(all []resource, validateOnly bool) []*failure {
 		more, f := d.alter(r)
 		if f != nil && f.code == kerr.UnknownServerError.Code {
 			// An operation that there is not: Kafka's controller falls over it, and
-			// with it over the whole request.
-			for j := range out {
-				out[j] = f
+			// with it over all that its broker has not refused before.
+			for j, other := range all {
+				if out[j] = d.refusedBefore(other, times); out[j] == nil {
+					out[j] = f
+				}
 			}
 			return out
 		}
@@ -110,6 +112,18 @@ func (d *Decider) alterAll(all []resource, validateOnly bool) []*failure {
 		d.write(recs...)
 	}
 	return out
+}
+
+// refusedBefore is what Kafka's broker answers itself, without asking the controller.
+func (d *Decider) refusedBefore(r resource, times map[image.Resource]int) *failure {
+	if times[image.Resource{Type: r.kind, Name: r.name}] > 1 {
+		return fail(kerr.InvalidRequest, "Each resource must appear at most once.")
+	}
+	if f := wellFormed(r); f != nil || r.kind != image.BrokerResource {
+		return f
+	}
+	_, f := d.alter(r)
+	return f
 }
 
 func (d *Decider) alter(r resource) ([]records.Metadata, *failure) {
