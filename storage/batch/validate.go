@@ -112,8 +112,10 @@ func Validate(b []byte, r Rules) (Checked, error) {
 	if h.Attributes.Codec() == codec.None && !recompress {
 		// The hot path: the walk stays on the stack.
 		w := walk{h: h, buf: b[HeaderSize:]}
-		if err := checkRecords(&w, &r, &c); err != nil {
+		if sparse, err := checkRecords(&w, &r, &c); err != nil {
 			return Checked{}, err
+		} else if sparse {
+			return Validate(renumber(b, h), r)
 		}
 	} else if err := checkCompressed(b, h, &r, &c, recompress); err != nil {
 		return Checked{}, err
@@ -176,7 +178,12 @@ func checkCompressed(b []byte, h Header, r *Rules, c *Checked, recompress bool) 
 		return err
 	}
 	if !recompress {
-		return checkRecords(&w, r, c)
+		sparse, err := checkRecords(&w, r, c)
+		if err == nil && sparse {
+			// Kafka wants to write them anew, and has skipped what it would need for that.
+			return &Error{Kind: Undecompressable, Message: "records of a compressed batch without incremental offsets"}
+		}
+		return err
 	}
 	out := sink{b: make([]byte, HeaderSize, max(HeaderSize, len(b))), max: r.MaxBytes}
 	enc, err := sc.encoders.Open(r.Codec, r.Level, &out)
@@ -184,8 +191,8 @@ func checkCompressed(b []byte, h Header, r *Rules, c *Checked, recompress bool) 
 		return undecompressable(err)
 	}
 	// What the walk reads is what is compressed anew; if it is refused, so is all of it.
-	w.out, w.prefix = enc, make([]byte, 0, 16)
-	if err := checkRecords(&w, r, c); err != nil {
+	w.out, w.prefix = enc, make([]byte, 0, 24)
+	if _, err := checkRecords(&w, r, c); err != nil {
 		return err
 	}
 	if h.HasProducer() && h.ProducerEpoch < 0 {
@@ -227,8 +234,9 @@ func (s *sink) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// checkRecords walks every record, then gives the batch the timestamps the log stores.
-func checkRecords(w *walk, r *Rules, c *Checked) error {
+// checkRecords walks every record, then gives the batch the timestamps the log stores. sparse: their offset deltas are
+// not 0, 1, 2 and so on, and the batch is as it was.
+func checkRecords(w *walk, r *Rules, c *Checked) (sparse bool, err error) {
 	h := w.h
 	flagged := h.Attributes.LogAppendTime()
 	var bad *Error
@@ -236,13 +244,9 @@ func checkRecords(w *walk, r *Rules, c *Checked) error {
 	var s seen
 	for i := int32(0); i < h.Count; i++ {
 		if err := w.next(&s); err != nil {
-			return err
+			return false, err
 		}
-		if s.offsetDelta != i {
-			// Kafka looks at the deltas of compressed batches only; a gap would break the promise that offsets are
-			// dense, whatever the codec.
-			return invalid("inner record %d inside the record batch does not have incremental offsets, expected offset is %d in topic partition %s-%d", s.offsetDelta, i, r.Topic, r.Partition)
-		}
+		sparse = sparse || s.offsetDelta != i
 		ts := h.BaseTimestamp + s.timestampDelta
 		if flagged {
 			ts = h.MaxTimestamp
@@ -258,13 +262,16 @@ func checkRecords(w *walk, r *Rules, c *Checked) error {
 		}
 	}
 	if err := w.trailing(); err != nil {
-		return err
+		return false, err
 	}
 	if bad != nil {
-		return bad.finish(total)
+		return false, bad.finish(total)
+	}
+	if sparse && w.out == nil {
+		return true, nil
 	}
 	if w.out != nil && below < NoTimestamp {
-		return &Error{Kind: Undecompressable, Message: fmt.Sprintf("invalid negative timestamp %d", below)}
+		return false, &Error{Kind: Undecompressable, Message: fmt.Sprintf("invalid negative timestamp %d", below)}
 	}
 	to := h.Attributes &^ logAppendTimeBit
 	if r.Timestamps == LogAppendTime {
@@ -279,7 +286,7 @@ func checkRecords(w *walk, r *Rules, c *Checked) error {
 		c.Header.Attributes, c.Header.MaxTimestamp = to, c.MaxTimestamp
 		c.Header.CRC = setCRC(b)
 	}
-	return nil
+	return false, nil
 }
 
 // recordFault is what can be wrong with one record.

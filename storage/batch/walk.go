@@ -35,7 +35,7 @@ type walk struct {
 
 	out    io.Writer // gets every record, written anew; nil is nobody
 	prefix []byte    // room for the fields that change
-	begun  bool      // the first record was written,
+	begun  int32     // records written, the first
 	base   int64     // with this timestamp, from which the others are told
 	copies bool      // what passes goes to out
 
@@ -156,29 +156,32 @@ func (w *walk) next(s *seen) *Error {
 		return err
 	}
 	_, at := varlong(body, 1)
+	_, at = varint(body, at)
 	if err := w.begin(s.timestampDelta, len(body)-at); err != nil {
 		return err
 	}
 	return w.write(body[at:])
 }
 
-// begin writes a record's fields up to its timestamp, as Kafka does where it writes records anew: no attributes, and
-// timestamps told from the first one's. rest is what follows.
+// begin writes a record's fields up to its offset, as Kafka does where it writes records anew: no attributes, timestamps
+// told from the first one's, and offsets without gaps, whatever they came with. rest is what follows.
 func (w *walk) begin(delta int64, rest int) *Error {
 	ts := w.h.BaseTimestamp + delta
 	if w.h.Attributes.LogAppendTime() {
 		ts = w.h.MaxTimestamp
 	}
-	if !w.begun {
-		w.begun, w.base = true, ts
+	if w.begun == 0 {
+		w.base = ts
 	}
-	size := 1 + sizeVarlong(ts-w.base) + rest
+	size := 1 + sizeVarlong(ts-w.base) + sizeVarlong(int64(w.begun)) + rest
 	if size > math.MaxInt32 {
 		return &Error{Kind: TooLarge, Message: "a record that is longer than one can be"}
 	}
 	w.prefix = appendVarint(w.prefix[:0], int32(size))
 	w.prefix = append(w.prefix, 0)
 	w.prefix = appendVarlong(w.prefix, ts-w.base)
+	w.prefix = appendVarint(w.prefix, w.begun)
+	w.begun++
 	return w.write(w.prefix)
 }
 
@@ -291,13 +294,13 @@ func (w *walk) pass(size int, s *seen) *Error {
 	w.left, w.fault = size, nil
 	w.skip(1) // attributes
 	s.timestampDelta = w.passVarlong()
+	s.offsetDelta = w.passVarint()
 	if w.out != nil && w.fault == nil {
 		if err := w.begin(s.timestampDelta, w.left); err != nil {
 			return err
 		}
 		w.copies = true
 	}
-	s.offsetDelta = w.passVarint()
 	s.keyLen = w.passVarint()
 	w.skip(max(0, int(s.keyLen)))
 	s.valueLen = w.passVarint()

@@ -1,0 +1,88 @@
+package batch
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"millrace/storage/codec"
+)
+
+// TestOffsetDeltas: whatever offset deltas its records come with, a batch that is stored has those that go up by one from
+// 0, and is else the same. Kafka fails on a compressed one that it would else store as it is.
+func TestOffsetDeltas(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		from := codec.Kind(rapid.SampledFrom([]int{0, 0, 1, 3}).Draw(t, "from"))
+		r := open()
+		if rapid.Bool().Draw(t, "anew") {
+			r.Recompress, r.Codec = true, codec.Kind(rapid.SampledFrom([]int{0, 1, 3}).Draw(t, "to"))
+		}
+		r.Compacted = rapid.IntRange(0, 4).Draw(t, "compacted") == 0
+		var records []byte
+		var want []string
+		dense, keyless := true, false
+		n := rapid.IntRange(1, 80).Draw(t, "records")
+		for i := range n {
+			delta := int32(i)
+			if rapid.IntRange(0, 20).Draw(t, "odd") == 0 {
+				delta = rapid.Int32().Draw(t, "delta")
+			}
+			dense = dense && delta == int32(i)
+			body := appendVarint(appendVarlong([]byte{0}, int64(i)), delta)
+			key := []byte{6, 'k', 'e', 'y'}
+			if rapid.IntRange(0, 40).Draw(t, "key") == 0 {
+				key, keyless = []byte{1}, true
+			}
+			value := bytes.Repeat([]byte{'v'}, rapid.SampledFrom([]int{0, 1, 100, windowSize + 5}).Draw(t, "value"))
+			body = append(append(appendVarint(append(body, key...), int32(len(value))), value...), 0)
+			records = append(appendVarint(records, int32(len(body))), body...)
+			want = append(want, fmt.Sprint(i, now+int64(i), len(key), len(value)))
+		}
+		b := raw(from, int32(n), records)
+		h := header(b)
+		if rapid.Bool().Draw(t, "producer") {
+			h.ProducerID, h.ProducerEpoch, h.BaseSequence = 4, 1, 7
+			h.put(b)
+			setCRC(b)
+		}
+		c, err := Validate(b, r)
+		stored := from
+		if r.Recompress {
+			stored = r.Codec
+		}
+		switch {
+		case r.Compacted && keyless:
+			if kindOf(err) != InvalidRecord {
+				t.Fatalf("a record without a key: %v", err)
+			}
+			return
+		case !dense && stored == from && from != codec.None:
+			if kindOf(err) != Undecompressable {
+				t.Fatalf("compressed: %v", err)
+			}
+			return
+		case err != nil:
+			t.Fatal(err)
+		}
+		if CheckCRC(c.Batch) != nil || c.Header != header(c.Batch) || c.Header.Attributes != Attributes(stored) || c.Header.ProducerID != h.ProducerID || c.Header.BaseSequence != h.BaseSequence ||
+			c.MaxTimestamp != now+int64(n-1) || c.OffsetOfMaxTimestamp != int32(n-1) {
+			t.Fatalf("%+v", c)
+		}
+		var got []string
+		for rec, err := range Records(c.Batch, 0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			k := 4
+			if rec.Key == nil {
+				k = 1
+			}
+			got = append(got, fmt.Sprint(rec.Offset, rec.Timestamp, k, len(rec.Value)))
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Fatalf("records %v, want %v", got, want)
+		}
+	})
+}
