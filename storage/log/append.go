@@ -340,10 +340,14 @@ func (l *Log) begin(base batch.Offset, now int64) error {
 // startActive makes a segment the one that is written to, with so many bytes and index entries.
 func (l *Log) startActive(seg *segment, size int64, offsets, times int, now int64) error {
 	seg.log.hold()
+	room := l.cfg.Load().IndexBytes
+	if l.indexBytes > 0 {
+		room, l.indexBytes = l.indexBytes, 0
+	}
 	l.active = active{
 		open: true, seg: seg, size: size, maxTimestamp: batch.NoTimestamp, maxOffset: seg.base, indexed: batch.NoTimestamp,
 		created: now, jitter: l.jitter(seg.base),
-		offsetRoom: seg.offsets.roomFor(l.cfg.Load().IndexBytes), timeRoom: seg.times.roomFor(l.cfg.Load().IndexBytes),
+		offsetRoom: seg.offsets.roomFor(room), timeRoom: seg.times.roomFor(room),
 	}
 	if c := l.cfg.Load(); c.Preallocate {
 		f, err := seg.log.acquire()

@@ -171,10 +171,16 @@ func (w *world) checkTime(v *View, d draw) error {
 	ts := w.clock.UnixMilli() - int64(d(12000, "ago"))
 	var want *batch.Record
 	most := batch.Record{Timestamp: -1}
+	within := batch.Offset(-1) // the end of the first segment that has such a record, also below the log start
 	for _, s := range w.batches {
 		for i, r := range s.records {
-			if r.Timestamp >= ts && r.Offset >= w.start && want == nil {
-				want = &s.records[i]
+			if r.Timestamp >= ts && v.HasFiles() && s.base >= v.FirstSegment() {
+				if within < 0 {
+					within = endOfSegment(v, s.base)
+				}
+				if r.Offset >= w.start && r.Offset < within && want == nil {
+					want = &s.records[i]
+				}
 			}
 			// The look-up of the largest may name one below the log start, but none of a removed segment.
 			if r.Timestamp > most.Timestamp && v.HasFiles() && s.base >= v.FirstSegment() {
@@ -197,4 +203,14 @@ func (w *world) checkTime(v *View, d draw) error {
 		return differ("largest timestamp %+v (%v), want %d at %d", got, ok, most.Timestamp, most.Offset)
 	}
 	return nil
+}
+
+// endOfSegment is where the segment ends that holds an offset.
+func endOfSegment(v *View, o batch.Offset) batch.Offset {
+	for _, seg := range v.segs {
+		if seg.base > o {
+			return seg.base
+		}
+	}
+	return v.LogEnd()
 }

@@ -199,19 +199,37 @@ func (w *cleanWorld) checkPlaces(v *View, d draw, there map[batch.Offset]batch.R
 	if w.end == w.start {
 		return nil
 	}
-	offsets := make([]batch.Offset, 0, len(there))
-	for o := range there {
-		if o >= w.start {
-			offsets = append(offsets, o)
+	ts := w.clock - int64(d(8000, "ago"))
+	// Only the first segment is looked at that has a newer record, or had one: a batch that lost its records keeps its
+	// largest timestamp, what lies below the log start counts, and a segment without any has its file's.
+	first, end := batch.Offset(-1), w.end
+	for i := range v.segs {
+		largest, err := v.largest(i)
+		if err != nil {
+			return err
+		}
+		end := endOfSegment(v, v.segs[i].base)
+		for o, r := range there {
+			if o >= v.segs[i].base && o < end && r.Timestamp > largest {
+				return differ("record %d has time %d, and its segment at most %d", o, r.Timestamp, largest)
+			}
+		}
+		if largest < 0 && i < len(v.segs)-1 {
+			if largest, err = v.segs[i].newest(); err != nil {
+				return err
+			}
+		}
+		if largest >= ts && first < 0 {
+			first = v.segs[i].base
 		}
 	}
-	slices.Sort(offsets)
-	ts := w.clock - int64(d(8000, "ago"))
+	if first >= 0 {
+		end = endOfSegment(v, first)
+	}
 	want := batch.Offset(-1)
-	for _, o := range offsets {
-		if there[o].Timestamp >= ts {
+	for o, r := range there {
+		if first >= 0 && o >= max(w.start, first) && o < end && r.Timestamp >= ts && (want < 0 || o < want) {
 			want = o
-			break
 		}
 	}
 	f, ok, err := v.OffsetForTime(ts, w.end)

@@ -58,6 +58,9 @@ type Log struct {
 	// views and never changed in place.
 	segs   []*segment
 	active active
+	// indexBytes is segment.index.bytes as it was at Open, until the first segment is written to: Kafka sizes the indexes
+	// of the active segment when it opens the log, and takes a change for the next one only.
+	indexBytes int32
 
 	start, end batch.Offset
 	hw         batch.Offset

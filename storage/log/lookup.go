@@ -9,6 +9,10 @@ import (
 
 // OffsetForTime finds the first record whose timestamp is at or behind ts, among those below upper. false: there is
 // none. It may be called concurrently.
+//
+// As in Kafka only the first segment that has, or had, such a record is looked at: where all of those lie below the log
+// start, none is found, although later segments may have some. A segment in which no record has a timestamp, or that the
+// cleaner has emptied, counts as one of when its file was last written.
 func (l *Log) OffsetForTime(ts int64, upper batch.Offset) (FoundOffset, bool, error) {
 	return l.View().OffsetForTime(ts, upper)
 }
@@ -30,6 +34,9 @@ func (v *View) OffsetForTime(ts int64, upper batch.Offset) (FoundOffset, bool, e
 	m, err := again(v, func(v *View) (foundMaybe, error) {
 		for i := range v.segs {
 			largest, err := v.largest(i)
+			if err == nil && largest < 0 && i < len(v.segs)-1 {
+				largest, err = v.segs[i].newest()
+			}
 			if err != nil {
 				return foundMaybe{}, err
 			}
@@ -37,12 +44,7 @@ func (v *View) OffsetForTime(ts int64, upper batch.Offset) (FoundOffset, bool, e
 				continue
 			}
 			f, ok, err := v.searchTime(i, ts)
-			if err != nil {
-				return foundMaybe{}, err
-			}
-			if ok {
-				return foundMaybe{f, f.Offset < upper}, nil
-			}
+			return foundMaybe{f, ok && f.Offset < upper}, err
 		}
 		return foundMaybe{}, nil
 	})

@@ -51,6 +51,7 @@ func Open(o Options) (*Log, Report, error) {
 	}
 	l.removed = sync.NewCond(&l.deletedMu)
 	l.SetConfig(o.Config)
+	l.indexBytes = l.cfg.Load().IndexBytes
 	var report Report
 	if err := l.open(o, &report); err != nil {
 		l.abandon()
