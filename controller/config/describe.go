@@ -16,6 +16,7 @@ const (
 type Entry struct {
 	Name      string
 	Value     *string
+	Given     *string // Value as it was set, not as it is understood; hours are milliseconds in both
 	Source    int8
 	Sensitive bool
 	ReadOnly  bool
@@ -83,7 +84,7 @@ func (k *Key) entry(text string, set bool, synonyms []Synonym) Entry {
 	e := Entry{Name: k.Name, Source: SourceDefault, Sensitive: k.Sensitive(), Type: int8(k.Type), Doc: k.Doc, Synonyms: synonyms}
 	if set && !k.Sensitive() {
 		v := k.Canonical(text)
-		e.Value = &v
+		e.Value, e.Given = &v, &text
 	}
 	if len(synonyms) > 0 {
 		e.Source = synonyms[0].Source

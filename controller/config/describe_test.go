@@ -75,6 +75,17 @@ func TestDescribeTopic(t *testing.T) {
 	)
 }
 
+// TestGiven: what a broker config was set to is also told as it was given.
+func TestGiven(t *testing.T) {
+	st, _ := mustParse(t, map[string]string{"log.cleaner.min.cleanable.ratio": "1", "log.retention.hours": "2"})
+	for _, e := range st.DescribeTopic(own(map[string]string{"log.preallocate": "TRUE"}), nil, own(map[string]string{"segment.ms": "+5"})) {
+		want, ok := map[string][2]string{"min.cleanable.dirty.ratio": {"1.0", "1"}, "retention.ms": {"7200000", "7200000"}, "preallocate": {"true", "TRUE"}, "segment.ms": {"5", "+5"}, "flush.messages": {"9223372036854775807", "9223372036854775807"}}[e.Name]
+		if ok && (*e.Value != want[0] || *e.Given != want[1]) {
+			t.Errorf("%s is %s, given as %s; want %v", e.Name, *e.Value, *e.Given, want)
+		}
+	}
+}
+
 func TestDescribeBroker(t *testing.T) {
 	st, _ := mustParse(t, map[string]string{"node.id": "3", "log.retention.hours": "2", "my.secret": "x", "delegation.token.secret.key": "s", "log.dirs": "/a, /b", "unstable.api.versions.enable": "true"})
 	entries := st.DescribeBroker(nil, nil)

@@ -248,10 +248,7 @@ func (d *Decider) describeNew(configs []image.Config) []kmsg.CreateTopicsRespons
 	out := make([]kmsg.CreateTopicsResponseTopicConfig, 0, len(entries))
 	for _, e := range entries {
 		one := kmsg.NewCreateTopicsResponseTopicConfig()
-		one.Name, one.Value, one.ReadOnly, one.Source, one.IsSensitive = e.Name, e.Value, e.ReadOnly, e.Source, e.Sensitive
-		if own, ok := get(e.Name); ok {
-			one.Value = &own // as it was given, not as it is understood
-		}
+		one.Name, one.Value, one.ReadOnly, one.Source, one.IsSensitive = e.Name, e.Given, e.ReadOnly, e.Source, e.Sensitive
 		out = append(out, one)
 	}
 	if len(configs) == 0 {
