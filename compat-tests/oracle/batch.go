@@ -21,6 +21,7 @@ var then = time.Now().Add(-2 * time.Hour).UnixMilli()
 type record struct {
 	key, value []byte // nil is null
 	at         int64  // after the batch's first timestamp
+	delta      *int64 // of its offset; nil: its index
 	headers    [][2][]byte
 	body       []byte // replaces everything behind the record's length
 }
@@ -65,7 +66,11 @@ func (s batch) bytes() []byte {
 		body := r.body
 		if body == nil {
 			body = binary.AppendVarint([]byte{0}, r.at)
-			body = binary.AppendVarint(body, int64(i))
+			delta := int64(i)
+			if r.delta != nil {
+				delta = *r.delta
+			}
+			body = binary.AppendVarint(body, delta)
 			body = appendBytes(appendBytes(body, r.key), r.value)
 			body = binary.AppendVarint(body, int64(len(r.headers)))
 			for _, h := range r.headers {
@@ -128,6 +133,30 @@ func appendBytes(b, v []byte) []byte {
 	return append(binary.AppendVarint(b, int64(len(v))), v...)
 }
 
+// deleteHorizon is the attribute of batches whose base timestamp is when their
+// tombstones may go.
+const deleteHorizon = 1 << 6
+
+// timed is records with their times in place of those relative to a batch's
+// base; false if they are none.
+func (n *normaliser) timed(records []byte, base int64) ([]byte, bool) {
+	var out []byte
+	for len(records) > 0 {
+		size, w := binary.Varint(records)
+		if w <= 0 || size < 1 || size > int64(len(records)-w) {
+			return nil, false
+		}
+		body := records[w : w+int(size)]
+		records = records[w+int(size):]
+		delta, w := binary.Varint(body[1:])
+		if w <= 0 {
+			return nil, false
+		}
+		out = fmt.Appendf(out, "[%d at %v: %x]", body[0], n.moment(base+delta), body[1+w:])
+	}
+	return out, true
+}
+
 // batches reads a log's bytes into what is compared of them: codecs may pack
 // differently, so the records are unpacked.
 func (n *normaliser) batches(v reflect.Value) any {
@@ -164,6 +193,14 @@ func (n *normaliser) batches(v reflect.Value) any {
 			if err != nil {
 				m["unpacking"] = err.Error()
 			} else {
+				records = plain
+			}
+		}
+		if attributes&deleteHorizon != 0 {
+			// The cleaner's clock is the base of the records' times (KIP-534).
+			base := int64(binary.BigEndian.Uint64(one[27:]))
+			m["first time"] = fmt.Sprintf("<a horizon in %.0f min>", time.UnixMilli(base).Sub(n.now).Minutes())
+			if plain, ok := n.timed(records, base); ok {
 				records = plain
 			}
 		}

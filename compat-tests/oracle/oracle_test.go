@@ -25,6 +25,8 @@ import (
 var properties = map[string]string{
 	"node.id": "1", "num.partitions": "1", "file.delete.delay.ms": "1000", "log.flush.start.offset.checkpoint.interval.ms": fmt.Sprint(startOffsets.Milliseconds()),
 	"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "100", "group.max.size": "4",
+	// Logs are cleaned, and old records go, when a sequence says so.
+	"log.cleaner.backoff.ms": "100", "log.cleaner.min.cleanable.ratio": "1", "log.retention.ms": "-1",
 	"offsets.topic.num.partitions": "4", "offsets.topic.replication.factor": "1",
 	"transaction.state.log.num.partitions": "4", "transaction.state.log.replication.factor": "1", "transaction.state.log.min.isr": "1",
 	"share.coordinator.state.topic.num.partitions": "4", "share.coordinator.state.topic.replication.factor": "1", "share.coordinator.state.topic.min.isr": "1",
