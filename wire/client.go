@@ -279,9 +279,12 @@ func (c *Client) readResponses() error {
 	}
 }
 
+// firstAnswer limits what is allocated of an answer before any of it has come.
+const firstAnswer = 2 << 20
+
 // readGrowing reads n bytes into a buffer that grows as they arrive.
 func readGrowing(r io.Reader, n int, pooled bool) (*buffer, error) {
-	buf := newBuffer(min(n, maxTrust), pooled)
+	buf := newBuffer(min(n, firstAnswer), pooled)
 	have := 0
 	for {
 		m, err := io.ReadFull(r, buf.b[have:min(n, len(buf.b))])

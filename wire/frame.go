@@ -15,21 +15,25 @@ const (
 	headSize = 4 + minHeader
 	// maxTrust limits how much is allocated at once for a frame of a connection
 	// that has sent frames of that length before.
-	maxTrust = 2 << 20
+	maxTrust = 16 << 20
 	// firstRoom is what a large frame begins with on any other connection.
 	firstRoom = 16 << 10
 )
 
 // frameReader cuts a stream into frames.
 //
-// While nothing is buffered it reads into a few bytes of its own. Once a length
-// is known, small frames are read, together with what follows them, into a
-// pooled buffer; a large one gets a buffer to itself. Buffers grow as bytes
-// arrive. A large frame begins with no more than its connection has already
-// shown to be good for, and after that takes at most four times what arrived.
+// While nothing is buffered it reads into a pooled buffer that it takes once there
+// is something (first), or into a few bytes of its own: where it cannot wait
+// without a buffer, and behind a large frame, because another may follow and is
+// not to be copied. Once a length is known, small frames are read, together with
+// what follows them, into a pooled buffer; a large one gets a buffer to itself.
+// Buffers grow as bytes arrive. A large frame begins with no more than its
+// connection has already shown to be good for, and after that takes at most four
+// times what arrived.
 type frameReader struct {
 	src      io.Reader
-	max      int // longest frame
+	first    *firstReader // nil: src cannot be waited for without a buffer
+	max      int          // longest frame
 	poison   bool
 	progress func(n int) // called whenever bytes arrived
 	// grow is asked before a large frame takes more memory; n is all of it.
@@ -42,6 +46,7 @@ type frameReader struct {
 	peak  int     // most that ahead held since it was taken
 	class int8    // of the next ahead buffer
 	trust int     // length of the longest frame received so far, within maxTrust
+	large bool    // the last frame was a large one
 
 	size int // length of the frame that next announced
 }
@@ -118,9 +123,12 @@ func (f *frameReader) next() (size int, key int16, err error) {
 			f.size = size
 			return size, int16(binary.BigEndian.Uint16(b[4:])), nil
 		}
-		if f.ahead != nil {
+		switch {
+		case f.ahead != nil:
 			err = f.fill(headSize)
-		} else {
+		case f.first != nil && f.headN == 0 && !f.large:
+			err = f.begin()
+		default:
 			var n int
 			n, err = f.src.Read(f.head[f.headN:])
 			f.headN += n
@@ -132,6 +140,25 @@ func (f *frameReader) next() (size int, key int16, err error) {
 		if err != nil {
 			return 0, 0, f.midFrame(err)
 		}
+	}
+}
+
+// begin reads what comes first into a buffer.
+func (f *frameReader) begin() error {
+	b, n, err := f.first.read(f.class)
+	if b == nil {
+		return err
+	}
+	f.ahead, f.r, f.w, f.peak = b, 0, n, n
+	f.filled(n == len(b.b))
+	f.progress(n)
+	return nil
+}
+
+// filled notes that the last read into ahead has filled it, or has not.
+func (f *frameReader) filled(full bool) {
+	if full {
+		f.class = min(f.ahead.class+1, aheadClasses-1)
 	}
 }
 
@@ -163,9 +190,7 @@ func (f *frameReader) fill(need int) error {
 	n, err := f.src.Read(free)
 	f.w += n
 	f.peak = max(f.peak, f.w)
-	if n == len(free) {
-		f.class = min(f.ahead.class+1, aheadClasses-1)
-	}
+	f.filled(n == len(free))
 	if n > 0 {
 		f.progress(n)
 		return nil
@@ -198,8 +223,8 @@ func (f *frameReader) dropAhead() {
 // body reads the frame that next announced, without its length. Of a Produce the
 // bytes are valid until done is called; any other may be kept.
 func (f *frameReader) body(pooled bool) ([]byte, *buffer, error) {
-	if 4+f.size > bufferSizes[aheadClasses-1] {
-		return f.large(pooled)
+	if f.large = 4+f.size > bufferSizes[aheadClasses-1]; f.large {
+		return f.own(pooled)
 	}
 	if f.ahead == nil {
 		f.ahead = getClass(f.class)
@@ -237,8 +262,8 @@ func (f *frameReader) done(frame []byte, b *buffer) {
 	f.size = 0
 }
 
-// large reads a frame into a buffer of its own.
-func (f *frameReader) large(pooled bool) ([]byte, *buffer, error) {
+// own reads a large frame into a buffer of its own.
+func (f *frameReader) own(pooled bool) ([]byte, *buffer, error) {
 	size := f.size
 	room := min(size, max(firstRoom, len(f.buffered()), f.trust))
 	if err := f.grow(room); err != nil {
@@ -251,7 +276,13 @@ func (f *frameReader) large(pooled bool) ([]byte, *buffer, error) {
 	for {
 		room = min(size, len(buf.b))
 		for have < room {
-			n, err := f.src.Read(buf.b[have:room])
+			// With the last of it, the head of a frame that has come behind it: a
+			// producer with several requests in flight need not be asked twice.
+			end := room
+			if room == size {
+				end = min(size+headSize, len(buf.b))
+			}
+			n, err := f.src.Read(buf.b[have:end])
 			have += n
 			if n > 0 {
 				f.progress(n)
@@ -265,7 +296,7 @@ func (f *frameReader) large(pooled bool) ([]byte, *buffer, error) {
 			putBuffer(buf)
 			return nil, nil, err
 		}
-		if have == size {
+		if have >= size {
 			break
 		}
 		if err := f.grow(min(size, 4*have)); err != nil {
@@ -277,6 +308,7 @@ func (f *frameReader) large(pooled bool) ([]byte, *buffer, error) {
 		putBuffer(buf)
 		buf = next
 	}
+	f.headN = copy(f.head[:], buf.b[size:have])
 	f.trust = max(f.trust, min(size, maxTrust))
 	f.size = 0
 	return buf.b[:size:size], buf, nil

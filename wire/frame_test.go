@@ -166,25 +166,32 @@ func TestNoMemoryOnTheWordOfALength(t *testing.T) {
 	}
 }
 
-// A connection that has sent large frames is trusted with one exact read.
+// A connection that has sent large frames is trusted with one read, which takes
+// the head of what comes behind it along.
 func TestTrust(t *testing.T) {
 	big := frame(0, 7, 1, strings.Repeat("x", 1<<20))
+	small := frame(3, 1, 2, "behind")
 	reads := 0
-	f := newFrameReader(&trickle{append(bytes.Clone(big), big...), func() int { reads++; return 4 << 20 }}, 100<<20)
-	for range 2 {
+	f := newFrameReader(&trickle{bytes.Join([][]byte{big, big, small}, nil), func() int { reads++; return 4 << 20 }}, 100<<20)
+	for i, want := range [][]byte{big, big, small} {
 		reads = 0
-		_, _, err := f.next()
+		_, key, err := f.next()
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, buf, err := f.body(true)
+		b, buf, err := f.body(key == keyProduce)
 		if err != nil {
 			t.Fatal(err)
 		}
-		f.done(b, buf)
-	}
-	if reads != 2 {
-		t.Errorf("the second frame of 1 MiB took %d reads, want 2", reads)
+		if !bytes.Equal(b, want[4:]) {
+			t.Errorf("frame %d is not what was sent", i)
+		}
+		if key == keyProduce {
+			f.done(b, buf)
+		}
+		if i > 0 && reads != 1 {
+			t.Errorf("frame %d, of %d bytes, took %d reads, want 1", i, len(want), reads)
+		}
 	}
 }
 
