@@ -171,11 +171,11 @@ func walksWithin(t *testing.T, nc net.Conn, produce, fetch []byte, produceLimit,
 }
 
 const (
-	produceAllocations = 13
+	produceAllocations = 12
 	fetchAllocations   = 13
 	// Of requests for twelve partitions.
-	wideProduceAllocations = 36
-	wideFetchAllocations   = 18
+	wideProduceAllocations = 24
+	wideFetchAllocations   = 17
 )
 
 // A request for many partitions costs few allocations more for each.

@@ -357,7 +357,7 @@ func (p *Partition) Append(b []byte, h batch.Header, o AppendOptions) (Appended,
 	if o.Acks == -1 && !p.leader.EnoughISR() {
 		return Appended{}, ErrNotEnoughReplicas
 	}
-	done, err := p.Log().AppendWith(b, h, now.UnixMilli(), o.Producer)
+	done, err := p.Log().AppendUnseen(b, h, now.UnixMilli(), o.Producer)
 	if err != nil {
 		return Appended{}, fmt.Errorf("append to %v: %w", p, err)
 	}
@@ -370,9 +370,13 @@ func (p *Partition) Append(b []byte, h batch.Header, o AppendOptions) (Appended,
 	}, nil
 }
 
-// grown takes note, under the lock, that the leader's log has a new end.
+// grown takes note, under the lock, that the leader's log has a new end, and has readers see it.
 func (p *Partition) grown(now time.Time) {
-	end := p.Log().View().LogEnd()
+	l := p.Log()
+	end := l.End()
+	if l.Flushes() {
+		l.Publish() // a flush looks at what readers see
+	}
 	switch {
 	case p.flush && !faults.ackUnflushed:
 		// What is being flushed is not written yet, nor what came after it.
@@ -384,6 +388,7 @@ func (p *Partition) grown(now time.Time) {
 		p.armFlush()
 	}
 	p.apply(p.leader.Appended(end, p.counted, now))
+	l.Publish() // where the high watermark has not moved
 	p.wake(OnLogEnd)
 }
 

@@ -21,6 +21,14 @@ func (l *Log) Append(b []byte, h batch.Header, now int64) (Appended, error) {
 // AppendWith is Append with what the caller knows of the producer's transaction. For a control batch the marker is read
 // from the batch.
 func (l *Log) AppendWith(b []byte, h batch.Header, now int64, r producer.Rules) (Appended, error) {
+	out, err := l.AppendUnseen(b, h, now, r)
+	l.Publish()
+	return out, err
+}
+
+// AppendUnseen is AppendWith, but readers do not see the batch before Publish, which is to follow while the caller's lock
+// is held: most appends move the high watermark too, and one new View does for both.
+func (l *Log) AppendUnseen(b []byte, h batch.Header, now int64, r producer.Rules) (Appended, error) {
 	if err := l.ready(); err != nil {
 		return Appended{}, err
 	}
@@ -62,7 +70,7 @@ func (l *Log) AppendWith(b []byte, h batch.Header, now int64, r producer.Rules) 
 	if err := l.written(h, marker, pos); err != nil {
 		return Appended{}, err
 	}
-	l.publish()
+	l.unseen = true
 	return Appended{Base: h.BaseOffset, Last: h.LastOffset(), MaxTimestamp: h.MaxTimestamp, LogStart: l.start}, nil
 }
 

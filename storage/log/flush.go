@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 
 	"millrace/storage/batch"
 	"millrace/storage/disk"
@@ -19,6 +20,12 @@ func (l *Log) RecoveryPoint() batch.Offset {
 		return l.View().end
 	}
 	return batch.Offset(l.point.Load())
+}
+
+// Flushes says whether flush.messages or flush.ms are set at all. It may be called concurrently.
+func (l *Log) Flushes() bool {
+	c := l.cfg.Load()
+	return c.FlushMessages != math.MaxInt64 || c.FlushMs != math.MaxInt64
 }
 
 // FlushDue says whether flush.messages or flush.ms ask for a flush now. It may be called concurrently.

@@ -74,6 +74,7 @@ type Log struct {
 
 	dirMade bool // the directory exists
 	touched bool // something was written since Open
+	unseen  bool // something was appended since the last view
 	closed  bool
 
 	// From here on: no lock, or their own.
@@ -173,6 +174,16 @@ func (l *Log) fail(op string, err error) error {
 
 func (l *Log) last() *segment { return l.segs[len(l.segs)-1] }
 
+// End is the offset of the next record, for the one who appends: readers may not see as far yet.
+func (l *Log) End() batch.Offset { return l.end }
+
+// Publish makes visible what was appended unseen.
+func (l *Log) Publish() {
+	if l.unseen {
+		l.publish()
+	}
+}
+
 // publish makes the log's state what readers see. An aborted transaction is in its index before the view whose last
 // stable offset passes it, as the index is written first.
 func (l *Log) publish() {
@@ -189,6 +200,7 @@ func (l *Log) publish() {
 		v.stable = max(u, l.start)
 		v.stableAt = l.placeOf(v.stable)
 	}
+	l.unseen = false
 	l.view.Store(v)
 }
 
