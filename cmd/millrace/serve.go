@@ -78,6 +78,7 @@ func (p *program) serve(ctx context.Context, f flags) error {
 		Ready: func(i broker.Info) {
 			_, told = fmt.Fprintf(p.stdout, "millrace ready bootstrap.servers=%s node.id=%d cluster.id=%s\n",
 				strings.Join(i.Bootstrap, ","), i.NodeID, i.ClusterID)
+			time.AfterFunc(settled, giveBackProgram)
 		},
 	}
 	if options.Outside, err = p.outside(conf.static, logger); err != nil {
@@ -159,3 +160,7 @@ func (p *program) dev(ctx context.Context, f flags) (err error) {
 	f.overrides = append(f.overrides, "log.dirs="+dir, "metadata.log.dir="+dir)
 	return p.serve(ctx, f)
 }
+
+// settled is how long after it was ready a broker's start is over: who waited for
+// it has been served.
+const settled = 500 * time.Millisecond
