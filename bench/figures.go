@@ -81,6 +81,9 @@ func figures() []figure {
 			}
 		}
 	}
+	for _, kib := range []int{16, 64, 256, 1024} {
+		all = append(all, appendPath(kib), readPath(kib))
+	}
 	for _, conns := range []int{1, 16} {
 		all = append(all, smallProduce(conns), smallFetch(conns), flushed(conns))
 	}
@@ -97,7 +100,7 @@ func figures() []figure {
 	for _, rate := range []int{100, 1000, 5000} {
 		all = append(all, franzLatency(rate))
 	}
-	return append(all, rawLatency(1000), begin(), memory(), manyPartitions())
+	return append(all, rawLatency(1000), begin(), recovery(), cleaner(), memory(), manyPartitions())
 }
 
 // floors are the limits that stand beside no figure, and those that several
@@ -139,6 +142,48 @@ func produce(s shape) figure {
 	return f
 }
 
+// appendPath is one partition that is sent batches of a size, one with each
+// request, beside a program that receives, checks and writes as much at a time.
+func appendPath(kib int) figure {
+	f := figure{name: fmt.Sprintf("append/%dKiB", kib), without: []string{peer.Kfake}, profiled: true, telling: kib == 256}
+	f.run = func(r *run, p *peer.Peer) ([]measure, error) {
+		if p.Name == peer.Floor {
+			res, err := r.ingest(kib<<10, 1)
+			return throughput(res), err
+		}
+		var res raw.Result
+		err := r.onTopic(p, 1, nil, func(topic string) (err error) {
+			load := raw.Producing{Addr: p.Addr, Topic: topic, Partitions: 1, Batch: raw.NewBatch(1024, kib<<10, time.Now()), Acks: -1, Conns: 1, Depth: 5}
+			var sent int64
+			if res, sent, err = load.Run(r.over(p)); err != nil {
+				return err
+			}
+			return raw.Verify(p.Addr, topic, 1, load.Batch, sent, false)
+		})
+		return throughput(res), err
+	}
+	return f
+}
+
+// readPath is one partition that is read a batch of a size at a time, beside a
+// program that sends as much of a file by sendfile.
+func readPath(kib int) figure {
+	f := figure{name: fmt.Sprintf("read/%dKiB", kib), without: []string{peer.Kfake}, profiled: true, telling: kib == 256}
+	f.run = func(r *run, p *peer.Peer) ([]measure, error) {
+		if p.Name == peer.Floor {
+			res, err := r.sent("sendfile", floor.Sendfile, kib<<10, kib<<10, 1)
+			return throughput(res), err
+		}
+		topic, full, err := r.full(p, 1024, 1, kib<<10, r.fill)
+		if err != nil {
+			return nil, err
+		}
+		res, err := raw.Fetching{Addr: p.Addr, Topic: topic, Partitions: 1, Bytes: kib << 10, Conns: 1, Ends: full.ends}.Run(r.over(p))
+		return throughput(res), err
+	}
+	return f
+}
+
 // ingest is the floor of producing: receive, CRC32C, write.
 func (r *run) ingest(bytes, conns int) (raw.Result, error) {
 	return r.floorOf(fmt.Sprintf("receive+CRC+write/%dKiB/c%d", bytes>>10, conns), func(p *peer.Peer) (raw.Result, error) {
@@ -152,17 +197,22 @@ func (r *run) ingest(bytes, conns int) (raw.Result, error) {
 	})
 }
 
+// sent is a floor that answers from a file of such batches in one way.
+func (r *run) sent(name string, way floor.Kind, bytes, batch, conns int) (raw.Result, error) {
+	return r.floorOf(fmt.Sprintf("%s/%dKiB of %dKiB/c%d", name, bytes>>10, batch>>10, conns), func(p *peer.Peer) (raw.Result, error) {
+		return raw.Fetching{Addr: p.Addr, Topic: "floor", Partitions: 1, Bytes: bytes, Conns: conns, Floor: way, Batch: len(raw.NewBatch(1024, batch, time.Now()).Bytes)}.Run(r.over(p))
+	})
+}
+
 // outgoing is the floor of fetching: of sendfile and a copy through a buffer the
 // one that is better, measure by measure.
-func (r *run) outgoing(bytes, conns int) ([]measure, error) {
+func (r *run) outgoing(bytes, batch, conns int) ([]measure, error) {
 	var best []measure
 	for _, way := range []struct {
 		name string
 		kind floor.Kind
 	}{{"sendfile", floor.Sendfile}, {"pread+write", floor.Pread}} {
-		res, err := r.floorOf(fmt.Sprintf("%s/%dKiB/c%d", way.name, bytes>>10, conns), func(p *peer.Peer) (raw.Result, error) {
-			return raw.Fetching{Addr: p.Addr, Topic: "floor", Partitions: 1, Bytes: bytes, Conns: conns, Floor: way.kind}.Run(r.over(p))
-		})
+		res, err := r.sent(way.name, way.kind, bytes, batch, conns)
 		if err != nil {
 			return nil, err
 		}
@@ -185,7 +235,7 @@ func catchUp(s shape) figure {
 	f.telling = s == shape{1024, 1, 1, -1} || s == shape{100, 12, 16, -1}
 	f.run = func(r *run, p *peer.Peer) ([]measure, error) {
 		if p.Name == peer.Floor {
-			ms, err := r.outgoing(exchange, s.conns)
+			ms, err := r.outgoing(exchange, stored, s.conns)
 			if err != nil {
 				return nil, err
 			}
@@ -208,7 +258,7 @@ func tail(s shape) figure {
 	f := figure{name: fmt.Sprintf("fetch/tail/%s/p%d/c%d", s.size(), s.partitions, s.conns), profiled: true, telling: s.partitions == 1 && s.value == 1024 && s.conns == 1}
 	f.run = func(r *run, p *peer.Peer) ([]measure, error) {
 		if p.Name == peer.Floor {
-			ms, err := r.outgoing(stored, s.conns)
+			ms, err := r.outgoing(stored, stored, s.conns)
 			if err != nil {
 				return nil, err
 			}
@@ -262,7 +312,7 @@ func (r *run) small(p *peer.Peer, conns int, configs map[string]string) ([]measu
 func smallFetch(conns int) figure {
 	return figure{name: fmt.Sprintf("request/fetch/1KiB/c%d", conns), telling: conns == 1, profiled: true, run: func(r *run, p *peer.Peer) ([]measure, error) {
 		if p.Name == peer.Floor {
-			ms, err := r.outgoing(1024, conns)
+			ms, err := r.outgoing(1024, 1024, conns)
 			if err != nil {
 				return nil, err
 			}
@@ -333,7 +383,7 @@ func franzConsume(s shape) figure {
 	f.telling = s == shape{1024, 12, 1, -1}
 	f.run = func(r *run, p *peer.Peer) ([]measure, error) {
 		if p.Name == peer.Floor {
-			ms, err := r.outgoing(exchange, s.conns)
+			ms, err := r.outgoing(exchange, stored, s.conns)
 			if err != nil {
 				return nil, err
 			}
@@ -376,7 +426,7 @@ func toolConsume(value int) figure {
 	s := shape{value, 12, 1, -1}
 	return figure{name: fmt.Sprintf("kafka-tools/consume/%s/p12", s.size()), run: func(r *run, p *peer.Peer) ([]measure, error) {
 		if p.Name == peer.Floor {
-			ms, err := r.outgoing(exchange, 1)
+			ms, err := r.outgoing(exchange, stored, 1)
 			if err != nil {
 				return nil, err
 			}

@@ -103,11 +103,14 @@ func start(ctx context.Context, s settings, work string) (*run, error) {
 		}
 		say("%s is warm after %v of load", name, length)
 	}
-	// The floor makes the file that it sends when it is first asked for it.
+	// The floor makes the files that it sends when it is first asked for them.
 	w := r.over(r.peers[peer.Floor])
 	w.Ramp, w.Length = 0, time.Millisecond
-	if _, err := (raw.Fetching{Addr: r.peers[peer.Floor].Addr, Topic: "floor", Partitions: 1, Bytes: stored, Conns: 1, Floor: floor.Sendfile}).Run(w); err != nil && !errors.Is(err, raw.ErrNothing) {
-		return nil, errors.Join(err, r.stop())
+	for _, batch := range []int{1 << 10, stored, 64 << 10, 256 << 10, 1 << 20} {
+		load := raw.Fetching{Addr: r.peers[peer.Floor].Addr, Topic: "floor", Partitions: 1, Bytes: stored, Conns: 1, Floor: floor.Sendfile, Batch: len(raw.NewBatch(1024, batch, time.Now()).Bytes)}
+		if _, err := load.Run(w); err != nil && !errors.Is(err, raw.ErrNothing) {
+			return nil, errors.Join(err, r.stop())
+		}
 	}
 	return r, nil
 }

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -38,7 +39,7 @@ type Peer struct {
 	Began time.Time
 	HTTP  string // where Millrace serves profiles, if it was asked to
 
-	stop func() error
+	stop, again func() error
 }
 
 // Stop ends the process and removes its data.
@@ -68,7 +69,7 @@ func Start(ctx context.Context, name, work string) (*Peer, error) {
 	p := &Peer{Name: name, Dir: dir}
 	switch name {
 	case Millrace:
-		err = p.millrace()
+		err = p.millrace(launch.Options{Args: []string{"--log-level", "warn"}})
 	case Kafka:
 		err = p.kafka(ctx)
 	case Kfake:
@@ -92,7 +93,7 @@ func StartProfiled(work string) (*Peer, error) {
 	}
 	p := &Peer{Name: Millrace, Dir: dir}
 	if p.HTTP, err = launch.FreeAddress(); err == nil {
-		err = p.millrace("--http-address", p.HTTP, "--http-pprof")
+		err = p.millrace(launch.Options{Args: []string{"--http-address", p.HTTP, "--http-pprof", "--log-level", "warn"}})
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start Millrace for a profile: %w", err), os.RemoveAll(dir))
@@ -100,8 +101,22 @@ func StartProfiled(work string) (*Peer, error) {
 	return p, nil
 }
 
-func (p *Peer) millrace(args ...string) error {
-	o := launch.Options{Dir: filepath.Join(p.Dir, "data"), Args: append(args, "--log-level", "warn")}
+// StartWith starts a Millrace with more configs and gives away its log.
+func StartWith(work string, log io.Writer, overrides ...string) (*Peer, error) {
+	dir, err := os.MkdirTemp(work, "millrace-")
+	if err != nil {
+		return nil, err
+	}
+	p := &Peer{Name: Millrace, Dir: dir}
+	if err := p.millrace(launch.Options{Log: log, Overrides: overrides}); err != nil {
+		return nil, errors.Join(fmt.Errorf("start Millrace: %w", err), os.RemoveAll(dir))
+	}
+	return p, nil
+}
+
+func (p *Peer) millrace(o launch.Options) error {
+	again := o
+	o.Dir, o.Overrides = filepath.Join(p.Dir, "data"), slices.Clone(o.Overrides)
 	for k, v := range Properties {
 		o.Overrides = append(o.Overrides, k+"="+v)
 	}
@@ -111,6 +126,19 @@ func (p *Peer) millrace(args ...string) error {
 		return err
 	}
 	p.Addr, p.PID, p.stop = b.Bootstrap, b.Pid(), b.Stop
+	p.again = func() error {
+		b.Kill()
+		return p.millrace(again)
+	}
+	return nil
+}
+
+// Restart ends a Millrace as kill -9 does and starts it on the same directory.
+func (p *Peer) Restart() error {
+	if err := p.again(); err != nil {
+		p.stop = func() error { return nil }
+		return fmt.Errorf("start Millrace again: %w", err)
+	}
 	return nil
 }
 

@@ -37,11 +37,11 @@ func dial(addr string, hello []byte) (*conn, error) {
 	return &conn{nc: nc, buf: make([]byte, 64<<10)}, nil
 }
 
-func hello(k floor.Kind, size int) []byte {
+func hello(k floor.Kind, size, batch int) []byte {
 	if k == 0 {
 		return nil
 	}
-	return floor.Hello(k, size)
+	return floor.Hello(k, size, batch)
 }
 
 func (c *conn) write(frame []byte) error {

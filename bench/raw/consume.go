@@ -19,6 +19,7 @@ type Fetching struct {
 	Ends  []int64
 	From  []int64
 	Floor floor.Kind
+	Batch int // bytes of those of a floor's file
 }
 
 // Run fetches over a window. Every answer is gone through: each batch follows
@@ -32,7 +33,7 @@ func (f Fetching) Run(w Window) (Result, error) {
 }
 
 func (f Fetching) work(_ int, l *Load, count *Counter) error {
-	c, err := dial(f.Addr, hello(f.Floor, f.Bytes*f.Partitions))
+	c, err := dial(f.Addr, hello(f.Floor, f.Bytes*f.Partitions, f.Batch))
 	if err != nil {
 		return err
 	}

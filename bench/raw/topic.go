@@ -196,3 +196,29 @@ func verifyAt(c *conn, topic string, partition int32, offset int64, b Batch) (ne
 	}
 	return next, err
 }
+
+// AlterTopic sets configs of a topic.
+func AlterTopic(addr, topic string, configs map[string]string) error {
+	c, err := dial(addr, nil)
+	if err != nil {
+		return err
+	}
+	defer c.nc.Close()
+	req := kmsg.NewPtrIncrementalAlterConfigsRequest()
+	res := kmsg.NewIncrementalAlterConfigsRequestResource()
+	res.ResourceType, res.ResourceName = kmsg.ConfigResourceTypeTopic, topic
+	for k, v := range configs { // any order: they are set together
+		e := kmsg.NewIncrementalAlterConfigsRequestResourceConfig()
+		e.Name, e.Value = k, kmsg.StringPtr(v)
+		res.Configs = append(res.Configs, e)
+	}
+	req.Resources = append(req.Resources, res)
+	resp, err := c.ask(req)
+	if err != nil {
+		return fmt.Errorf("alter topic %s: %w", topic, err)
+	}
+	if code := resp.(*kmsg.IncrementalAlterConfigsResponse).Resources[0].ErrorCode; code != 0 {
+		return failed("alter topic "+topic, code)
+	}
+	return nil
+}
