@@ -40,26 +40,22 @@ func (t *clientTelemetry) get(c *call, id, fresh telemetry.ID) telemetry.Answer 
 	client := c.client()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	a := t.machine.Get(t.b.now(), client, id, fresh)
-	if a.Code == 0 {
-		t.watch(c.Conn.Context(), c.Conn.ID, a.Instance)
-	}
-	return a
+	t.watch(c.Conn.Context(), c.Conn.ID)
+	return t.machine.Get(t.b.now(), client, id, fresh)
 }
 
 func (t *clientTelemetry) push(c *call, p telemetry.Push) (int16, error) {
 	client := c.client()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	code, err := t.machine.Push(t.b.now(), client, p)
-	t.watch(c.Conn.Context(), c.Conn.ID, p.Instance)
-	return code, err
+	t.watch(c.Conn.Context(), c.Conn.ID)
+	return t.machine.Push(t.b.now(), client, p)
 }
 
-// watch forgets the instances of a connection when it ends. That is waited for once
+// watch forgets the instance of a connection when it ends. That is waited for once
 // on each connection, however many instances are heard of there.
-func (t *clientTelemetry) watch(ctx context.Context, connection uint64, id telemetry.ID) {
-	if !t.machine.Claim(connection, id) || t.watched[connection] {
+func (t *clientTelemetry) watch(ctx context.Context, connection uint64) {
+	if t.watched[connection] {
 		return
 	}
 	t.watched[connection] = true

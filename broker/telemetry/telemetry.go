@@ -47,8 +47,7 @@ type Client struct {
 	ClientID, SoftwareName, SoftwareVersion string
 	Address                                 string // without the port
 	Port                                    int
-	// Connection is the connection that the instance lives on.
-	Connection uint64
+	Connection                              uint64 // that it asks on
 }
 
 // maxClientText bounds what is kept of each word that a client says of itself.
@@ -98,7 +97,6 @@ type instance struct {
 	lastGet, lastPush time.Time
 	terminating       bool
 	lastError         int16
-	claimed           uint64 // the connection it lives on; 0: none
 	used              *list.Element
 	expires           time.Time
 }
@@ -109,14 +107,14 @@ type Machine struct {
 	subscriptions []Subscription
 	version       uint64
 	instances     map[ID]*instance
-	connections   map[uint64]map[ID]bool // the instances that live on each
-	order         list.List              // of *instance, the least lately used first
+	connections   map[uint64]ID // the instance that was last made on each
+	order         list.List     // of *instance, the least lately used first
 	series        store
 }
 
 // New makes a machine; maxBytes is telemetry.max.bytes.
 func New(maxBytes int) *Machine {
-	m := &Machine{maxBytes: maxBytes, version: 1, instances: map[ID]*instance{}, connections: map[uint64]map[ID]bool{}}
+	m := &Machine{maxBytes: maxBytes, version: 1, instances: map[ID]*instance{}, connections: map[uint64]ID{}}
 	m.series.init()
 	return m
 }
@@ -234,9 +232,11 @@ func (m *Machine) instance(now time.Time, c Client, id ID) *instance {
 		x.used = m.order.PushBack(x)
 		m.instances[id] = x
 		m.match(x)
+		m.connections[c.Connection] = id
 	case x.version != m.version:
-		*x = instance{id: id, client: x.client, used: x.used, claimed: x.claimed}
+		*x = instance{id: id, client: x.client, used: x.used}
 		m.match(x)
+		m.connections[c.Connection] = id
 	}
 	x.expires = now.Add(x.expiry())
 	m.order.MoveToBack(x.used)
@@ -244,43 +244,19 @@ func (m *Machine) instance(now time.Time, c Client, id ID) *instance {
 }
 
 func (m *Machine) drop(x *instance) {
-	m.release(x)
 	m.order.Remove(x.used)
 	delete(m.instances, x.id)
 }
 
-// Disconnected forgets the instances of a connection that has ended. What they
-// pushed stays to be seen for a while.
+// Disconnected forgets the instance that was last made on a connection that has
+// ended; what it pushed stays to be seen for a while. Others of that connection, of
+// which no ordinary client has any, stay until they were not heard of for long, as
+// in Kafka.
 func (m *Machine) Disconnected(connection uint64) {
-	// any order: each goes for itself.
-	for id := range m.connections[connection] {
-		m.drop(m.instances[id])
+	if x := m.instances[m.connections[connection]]; x != nil {
+		m.drop(x)
 	}
-}
-
-// Claim says whether an instance was not heard of before on this connection: it
-// lives there from now on, until the connection ends.
-func (m *Machine) Claim(connection uint64, id ID) bool {
-	x := m.instances[id]
-	if x == nil || x.claimed == connection {
-		return false
-	}
-	m.release(x)
-	x.claimed, x.client.Connection = connection, connection
-	if m.connections[connection] == nil {
-		m.connections[connection] = map[ID]bool{}
-	}
-	m.connections[connection][id] = true
-	return true
-}
-
-// release takes an instance from the connection it lives on.
-func (m *Machine) release(x *instance) {
-	ids := m.connections[x.claimed]
-	if delete(ids, x.id); len(ids) == 0 {
-		delete(m.connections, x.claimed)
-	}
-	x.claimed = 0
+	delete(m.connections, connection)
 }
 
 // Lost is how many points found no room.

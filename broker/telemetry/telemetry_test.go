@@ -68,7 +68,6 @@ func TestTranscripts(t *testing.T) {
 					return kerr.ErrorForCode(a.Code).(*kerr.Error).Message + "\n"
 				}
 				ids[a.Instance.String()] = a.SubscriptionID
-				m.Claim(c.Connection, a.Instance)
 				return fmt.Sprintf("%s every %v: %q\n", a.Instance, a.Interval, a.Metrics)
 			case "push":
 				p := Push{Instance: id, SubscriptionID: ids[id.String()], Terminating: arg("last", "") != ""}
@@ -89,7 +88,6 @@ func TestTranscripts(t *testing.T) {
 					}
 				}
 				code, err := m.Push(now, c, p)
-				m.Claim(c.Connection, id)
 				if code != 0 {
 					return fmt.Sprintf("%s: %v\n", kerr.ErrorForCode(code).(*kerr.Error).Message, err)
 				}
@@ -259,28 +257,41 @@ func TestBoundsOfText(t *testing.T) {
 	}
 }
 
-// Instances end with the connection they were last heard of on.
+// With a connection ends the instance that was last made on it, wherever it was heard
+// of since, and no other.
 func TestConnections(t *testing.T) {
 	m := New(1000)
 	now := time.UnixMilli(0)
 	for i := range MaxInstances + 100 {
 		id := ID{0: 1, 13: byte(i >> 16), 14: byte(i >> 8), 15: byte(i)}
-		m.Get(now, Client{}, id, ID{})
-		if !m.Claim(7, id) || m.Claim(7, id) {
-			t.Fatal("an instance is claimed once")
-		}
+		m.Get(now, Client{Connection: 7}, id, ID{})
 	}
-	moved := ID{0: 1, 14: 50}
-	if !m.Claim(8, moved) || len(m.connections[7]) != MaxInstances-1 {
-		t.Fatalf("%d instances live on the first connection", len(m.connections[7]))
+	last, other := m.connections[7], ID{0: 2}
+	m.Get(now, Client{Connection: 8}, other, ID{})
+	m.Get(now, Client{Connection: 8}, last, ID{})
+	if m.Instances() != MaxInstances || len(m.connections) != 2 || m.connections[8] != other {
+		t.Fatalf("%d instances, %v", m.Instances(), m.connections)
 	}
 	m.Disconnected(7)
-	if m.Instances() != 1 || m.instances[moved] == nil || len(m.connections) != 1 {
-		t.Fatalf("%d instances on %d connections are left", m.Instances(), len(m.connections))
+	if m.Instances() != MaxInstances-1 || m.instances[last] != nil || len(m.connections) != 1 {
+		t.Fatalf("%d instances, %v", m.Instances(), m.connections)
 	}
+	m.Disconnected(7)
 	m.Disconnected(8)
-	if m.Instances() != 0 || len(m.connections) != 0 || m.order.Len() != 0 {
-		t.Fatalf("%d instances on %d connections are left", m.Instances(), len(m.connections))
+	if m.Instances() != MaxInstances-2 || m.instances[other] != nil || len(m.connections) != 0 || m.order.Len() != m.Instances() {
+		t.Fatalf("%d instances, %v", m.Instances(), m.connections)
+	}
+	// One that is made anew for other subscriptions is of the connection that asks then.
+	m.Get(now, Client{Connection: 9}, last, ID{})
+	m.Configure([]Subscription{{Name: "s", Interval: time.Second}})
+	m.Get(now, Client{Connection: 10}, last, ID{})
+	m.Disconnected(10)
+	if m.instances[last] != nil {
+		t.Error("it outlasts the connection")
+	}
+	m.Disconnected(9)
+	if len(m.connections) != 0 {
+		t.Errorf("%v", m.connections)
 	}
 }
 

@@ -6,7 +6,10 @@
 // tracker has a ticket or a KIP for what Kafka does there. Everything else is a fault.
 package explained
 
-import "regexp"
+import (
+	"regexp"
+	"strings"
+)
 
 // Purpose is one of the things in which Millrace differs from Apache Kafka on purpose.
 type Purpose struct {
@@ -63,8 +66,12 @@ func (d *Difference) Cites() string {
 
 var head = regexp.MustCompile(`^(\w+) v\d+: `)
 
+// unescaped undoes what encoding/json does to the marks of what is normalised.
+var unescaped = strings.NewReplacer(`\u003c`, "<", `\u003e`, ">")
+
 // Find gives the entry that explains a difference; nil if there is none.
 func Find(text string) *Difference {
+	text = unescaped.Replace(text)
 	m := head.FindStringSubmatch(text)
 	if m == nil {
 		return nil

@@ -35,7 +35,7 @@ func TestExplainedNarrowly(t *testing.T) {
 		want string // the purpose or ticket; "" for none
 	}{
 		{`Metadata v9: metadata of some [{none name}], create true, operations false false.Topics."orc-1-none".ErrorCode: 0 against 3`, "created at once"},
-		{`Metadata v9: metadata of some [{none name}], create true, operations false false.Topics."orc-1-none".TopicID: "<TopicID 2>" against "<none>"`, "created at once"},
+		{`Metadata v9: metadata of some [{none name}], create true, operations false false.Topics."orc-1-none".TopicID: "\u003cTopicID 2\u003e" against "\u003cnone\u003e"`, "created at once"},
 		{`Metadata v9: metadata of some [{a name}], create false, operations false false.Topics."orc-1-none".ErrorCode: 0 against 3`, ""},
 		{`Metadata v9: metadata of some [{a name}], create true, operations false false.Topics."orc-1-none".ErrorCode: 3 against 0`, ""},
 		{`Metadata v9: metadata of some [{a name}], create true, operations false false.Topics."orc-1-none".Partitions[0].Leader: 1 against 2`, ""},

@@ -7,7 +7,7 @@ func at(pattern string) *regexp.Regexp { return regexp.MustCompile(pattern) }
 // Sequences are the differences that sequences of requests show.
 var Sequences = []Difference{
 	{API: "Metadata", Purpose: &Created, Why: "a topic that is created on demand is told of with its id and partitions, where Kafka answers 3 or 5 for it",
-		At: at(`, create true.*\.Topics\."[^"]+"\.(ErrorCode: 0 against [35]|TopicID: .*<TopicID \d+>.* against .*<none>.*|Partitions: (\[.+\] against null|1 elements against 0: .*))$`)},
+		At: at(`, create true.*\.Topics\."[^"]+"\.(ErrorCode: 0 against [35]|TopicID: "<TopicID \d+>" against "<none>"|Partitions: (\[.+\] against null|1 elements against 0: .*))$`)},
 	{API: "DescribeConfigs", Purpose: &OneNode, Why: "what each server is started with, and what has a default here", At: at(
 		`\.Configs\."?(advertised.listeners|controller.listener.names|controller.quorum.voters|process.roles|listeners|log.dirs|node.id|broker.id)"?\.(Value|Source|IsDefault|ConfigSynonyms)`)},
 	{API: "DescribeConfigs", Purpose: &OneNode, Why: "the default beneath what is configured", At: at(

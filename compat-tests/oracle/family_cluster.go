@@ -3,6 +3,7 @@ package oracle
 import (
 	"encoding/binary"
 	"fmt"
+	"hash/fnv"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -151,7 +152,7 @@ func (g *gen) undisturbed(client, what string, build func(s *side) kmsg.Request)
 }
 
 func (g *gen) telemetryGet() Step {
-	client, mode := oneOf(g.Rand, "t0", "t1"), oneOf(g.Rand, "new", "its own", "its own", "reserved")
+	client, mode := oneOf(g.Rand, "t0", "t1"), oneOf(g.Rand, "new", "its own", "its own", "made up")
 	return g.undisturbed(client, "telemetry subscriptions, "+mode, func(s *side) kmsg.Request {
 		req := kmsg.NewPtrGetTelemetrySubscriptionsRequest()
 		switch mode {
@@ -159,8 +160,11 @@ func (g *gen) telemetryGet() Step {
 			if t := s.telemetry[client]; t != nil {
 				req.ClientInstanceID = t.instance
 			}
-		case "reserved":
-			req.ClientInstanceID[15] = 1
+		case "made up":
+			// Reserved ids all sequences would have in common.
+			h := fnv.New128a()
+			h.Write([]byte(s.name(client)))
+			h.Sum(req.ClientInstanceID[:0])
 		}
 		return req
 	})
