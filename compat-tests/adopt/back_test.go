@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/base64"
+	"encoding/binary"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -401,6 +402,7 @@ func TestKafkaStartsOnOurDirectory(t *testing.T) {
 				t.Error(complaint)
 			}
 			if !clean {
+				recoverAlike(t, w, from)
 				return
 			}
 			spoilt := filepath.Join(t.TempDir(), "spoilt")
@@ -421,6 +423,93 @@ func TestKafkaStartsOnOurDirectory(t *testing.T) {
 			}
 		})
 	}
+}
+
+// recoverAlike spoils what was not flushed when Millrace was killed, has Kafka and Millrace recover a copy each, and compares
+// what both have made of it. Millrace begins in the middle of a segment where it was closed in order before, and keeps what
+// was written then: a snapshot, and an entry of the time index. (A batch whose offsets go back is cut off here; Kafka takes it,
+// and the log ends where that ends.)
+func recoverAlike(t *testing.T, w noted, from string) {
+	t.Helper()
+	theirs, mine := filepath.Join(t.TempDir(), "kafka"), filepath.Join(t.TempDir(), "ours")
+	w.handOver(t, from, theirs)
+	copyAll(t, from, mine)
+	for _, root := range []string{filepath.Join(theirs, "data"), mine} {
+		newest := func(topic string) (name string, b []byte) {
+			logs, err := filepath.Glob(filepath.Join(root, topic+"-0", "*.log"))
+			ok(t, err)
+			b, err = os.ReadFile(logs[len(logs)-1])
+			ok(t, err)
+			return logs[len(logs)-1], b
+		}
+		spoil := func(topic string, f func(b []byte) []byte) {
+			name, b := newest(topic)
+			ok(t, os.WriteFile(name, f(b), 0o644))
+		}
+		spoil("plain", func(b []byte) []byte { return b[:len(b)-1] })                      // half a batch at the end
+		spoil("packed", func(b []byte) []byte { return append(b, make([]byte, 5000)...) }) // zeros
+		spoil("stamped", func(b []byte) []byte { b[len(b)-200] ^= 1; return b })           // good batches behind a bad one
+		spoil("rolled", func(b []byte) []byte { return append(b, 1, 2, 3) })               // too little for a batch
+	}
+	k, err := kafka.Start(t.Context(), kafka.Options{Dir: theirs})
+	ok(t, err)
+	k.Stop()
+	b := ours(t, mine)
+	ok(t, b.Stop())
+	for _, topic := range w.topics {
+		for _, suffix := range []string{".log", ".index", ".timeindex", ".snapshot"} {
+			files := func(root string) map[string][]byte {
+				out := map[string][]byte{}
+				names, err := filepath.Glob(filepath.Join(root, topic+"-*", "*"+suffix))
+				ok(t, err)
+				for _, name := range names {
+					b, err := os.ReadFile(name)
+					ok(t, err)
+					if suffix == ".snapshot" {
+						b = byProducer(b)
+					}
+					if len(b) > 0 { // a partition without records has no files here
+						out[filepath.Base(filepath.Dir(name))+"/"+filepath.Base(name)] = b
+					}
+				}
+				return out
+			}
+			x, y := files(filepath.Join(theirs, "data")), files(mine)
+			if suffix == ".snapshot" {
+				for name := range y {
+					if x[name] == nil {
+						delete(y, name)
+					}
+				}
+			}
+			if a, b := sortedKeys(x), sortedKeys(y); !slices.Equal(a, b) {
+				t.Errorf("after recovery Kafka has %v, here are %v", a, b)
+			}
+			for _, name := range sortedKeys(x) {
+				if suffix == ".timeindex" {
+					y[name] = entriesOf(y[name], x[name], 12)
+				}
+				if y[name] != nil && !bytes.Equal(x[name], y[name]) {
+					t.Errorf("after recovery %s: %s", name, unlike(x[name], y[name]))
+				}
+			}
+		}
+	}
+	verified(t, mine)
+}
+
+// entriesOf keeps those entries of a file that another one has, too.
+func entriesOf(b, other []byte, size int) (out []byte) {
+	in := map[string]bool{}
+	for e := range slices.Chunk(other, size) {
+		in[string(e)] = true
+	}
+	for e := range slices.Chunk(b, size) {
+		if in[string(e)] {
+			out = append(out, e...)
+		}
+	}
+	return out
 }
 
 // span is where a partition begins and ends.
