@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/base64"
-	"encoding/binary"
 	"fmt"
 	"os"
 	"path/filepath"
