@@ -95,7 +95,8 @@ func configEntry(e config.Entry, req *kmsg.DescribeConfigsRequest) kmsg.Describe
 			out.ConfigSynonyms = append(out.ConfigSynonyms, syn)
 		}
 	}
-	if req.IncludeDocumentation && (e.Doc != "" || e.Source == sourceLogger) {
+	// That of a logger is empty, not absent, whether it was asked for or not.
+	if e.Source == sourceLogger || req.IncludeDocumentation && e.Doc != "" {
 		out.Documentation = &e.Doc
 	}
 	return out

@@ -14,6 +14,7 @@ var Sequences = []Difference{
 		`\.Configs\."?(group.initial.rebalance.delay.ms|[a-z.]*replication.factor|[a-z.]*min.isr)"?\.ConfigSynonyms`)},
 	{API: "DescribeConfigs", Ticket: "KIP-412", Why: "loggers are named after each server's own parts", At: at(
 		`type 8 .*\.Configs\."[\w.$]+": (null against \{.*|\{.* against null)$`)},
+	{API: "DescribeConfigs", Purpose: &OneNode, Why: "the level that each server logs at", At: at(`type 8 .*\.Configs\."root"\.Value: "INFO" against "[A-Z]+"$`)},
 	{API: "UpdateFeatures", Purpose: &Unbuilt, Why: "Kafka would raise kraft.version to 1", At: at(`kraft.version.*(ErrorCode: 95 against 0|ErrorMessage: )`)},
 	{API: "IncrementalAlterConfigs", Purpose: &Unbuilt, Why: "a setting that asks for protection, or for a provider of configs, is refused while there is none", At: at(
 		`: (listener\.name\.[a-z]+\.)?(config\.providers|sasl\.[a-z.]+|ssl\.[a-z.]+)=.*\.(ErrorCode: 42 against 0|ErrorMessage: "<text>" against null)$`)},

@@ -83,13 +83,22 @@ func (l levels) synonyms(name string) []Synonym {
 func (k *Key) entry(text string, set bool, synonyms []Synonym) Entry {
 	e := Entry{Name: k.Name, Source: SourceDefault, Sensitive: k.Sensitive(), Type: int8(k.Type), Doc: k.Doc, Synonyms: synonyms}
 	if set && !k.Sensitive() {
-		v := k.Canonical(text)
+		v := k.shown(text)
 		e.Value, e.Given = &v, &text
 	}
 	if len(synonyms) > 0 {
 		e.Source = synonyms[0].Source
 	}
 	return e
+}
+
+// shown is a value as it is told of: as it is understood, but internal configs, which
+// Kafka takes from what was given, as they were set.
+func (k *Key) shown(text string) string {
+	if k.Internal {
+		return text
+	}
+	return k.Canonical(text)
 }
 
 // DescribeTopic gives a topic's configs, sorted by name.
@@ -170,7 +179,7 @@ func (s *Static) DescribeClientMetrics(subscription Lookup) []Entry {
 func (k *Key) synonym(text string, source int8) Synonym {
 	s := Synonym{Name: k.Name, Source: source}
 	if !k.Sensitive() {
-		v := k.Canonical(text)
+		v := k.shown(text)
 		s.Value = &v
 	}
 	return s

@@ -66,12 +66,12 @@ func TestDescribeTopic(t *testing.T) {
 	)
 	defaults := own(map[string]string{"log.retention.ms": "77", "min.insync.replicas": "1"})
 	broker := own(map[string]string{"log.segment.bytes": "3000000"})
-	topic := own(map[string]string{"retention.ms": " 5 ", "internal.segment.bytes": "1"})
+	topic := own(map[string]string{"retention.ms": " 5 ", "internal.segment.bytes": " +1 "})
 	expect(t, st.DescribeTopic(defaults, broker, topic),
 		"retention.ms=5 1 [retention.ms=5 1] [log.retention.ms=77 3] [log.retention.hours=2 4] [log.retention.hours=168 5]",
 		"segment.bytes=3000000 2 [log.segment.bytes=3000000 2] [log.segment.bytes=2000000 4] [log.segment.bytes=1073741824 5]",
 		"min.insync.replicas=1 3 [min.insync.replicas=1 3] [min.insync.replicas=1 5]",
-		"internal.segment.bytes=1 1 [internal.segment.bytes=1 1]",
+		"internal.segment.bytes= +1  1 [internal.segment.bytes= +1  1]", // as it was set
 	)
 }
 
