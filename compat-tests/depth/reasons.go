@@ -32,6 +32,7 @@ var unreached = []out{
 	{"ClassicGroup", "add", 3, "the member is there, or of another type, or has no protocol in common", neverSo},
 	{"ClassicGroup", "add", 1, "the member does not wait for its join", modern},
 	{"ClassicGroup", "remove", 1, "the member that goes waits for its join", byTiming},
+	{"ClassicGroup", "maybeElectNewJoinedLeader", 2, "the leader has not come again when the rebalance runs out, or nobody has", byTiming},
 	{"ClassicGroup", "replaceStaticMember", 1, "there is none to take the place of", neverSo},
 	{"ClassicGroup", "addPendingMember", 1, "it is a member", neverSo},
 	{"ClassicGroup", "addPendingSyncMember", 1, "it is no member", neverSo},

@@ -425,12 +425,13 @@ func (o offset) String() string {
 
 // epoch is a draw of a leader epoch relative to the present one.
 type epoch struct {
-	none bool
-	by   int32
+	none  bool
+	by    int32
+	below bool // what stands for none is -1, and this below it
 }
 
 func (g *gen) epoch() epoch {
-	return oneOf(g.Rand, epoch{none: true}, epoch{none: true}, epoch{none: true}, epoch{none: true}, epoch{}, epoch{}, epoch{by: -1}, epoch{by: 1}, epoch{by: -2})
+	return oneOf(g.Rand, epoch{none: true}, epoch{none: true}, epoch{none: true}, epoch{none: true}, epoch{}, epoch{}, epoch{by: -1}, epoch{by: 1}, epoch{below: true})
 }
 
 func (e epoch) of(p *part) int32 {
