@@ -439,12 +439,6 @@ func (m *offsetsModel) used(group string) bool {
 func (m *offsetsModel) reload(t *rapid.T) {
 	m.w.load()
 	m.checks = m.w.now.Add(10 * time.Minute)
-	// A simple consumer's group is nothing but its offsets.
-	for _, g := range modelGroups {
-		if !m.used(g) {
-			m.forget(g)
-		}
-	}
 }
 
 func (m *offsetsModel) wait(t *rapid.T) {

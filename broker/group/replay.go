@@ -69,7 +69,9 @@ func (m *Machine) replayGroup(id string, v *records.GroupMetadataValue) {
 }
 
 // replayOffset takes an offset; nil is a tombstone, which also ends what open
-// transactions have there.
+// transactions have there. A group of which nothing is stored any more stays, in
+// loading as in a live machine, until the retention check writes its end, as in
+// Kafka.
 func (m *Machine) replayOffset(id, topic string, partition int32, p *machine.Producer, o *offset) {
 	if o == nil {
 		g := m.groups[id]
@@ -83,7 +85,6 @@ func (m *Machine) replayOffset(id, topic string, partition int32, p *machine.Pro
 				m.endTxn(producer, g)
 			}
 		}
-		m.removeIfBare(g)
 		return
 	}
 	g := m.ensure(id)
@@ -116,14 +117,6 @@ func (m *Machine) endTxn(producer int64, g *group) {
 	}
 }
 
-// removeIfBare drops a group of which nothing is stored. While the machine lives
-// that is left to the retention check, as in Kafka.
-func (m *Machine) removeIfBare(g *group) {
-	if !m.loaded && g.bare() {
-		m.remove(g)
-	}
-}
-
 // ReplayMarker is machine.Machine's. An offset that was committed plainly after
 // the transaction wrote its own stays: what is later in the log counts.
 func (m *Machine) ReplayMarker(mk machine.Marker) {
@@ -135,7 +128,6 @@ func (m *Machine) ReplayMarker(mk machine.Marker) {
 		if mk.Commit {
 			g.take(in)
 		}
-		m.removeIfBare(g)
 	}
 }
 

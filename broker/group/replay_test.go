@@ -72,6 +72,28 @@ func TestOldRecords(t *testing.T) {
 	}
 }
 
+// TestOffsetsAllGone: a group whose offsets have all been deleted is one after a
+// restart, too, until the retention check ends it.
+func TestOffsetsAllGone(t *testing.T) {
+	v := records.NewOffsetCommitValue()
+	v.Offset, v.CommitTimestamp = 3, 1
+	key := records.EncodeKey(&records.OffsetCommitKey{Group: "g", Topic: "t"})
+	m := New(Config{})
+	for _, value := range [][]byte{records.EncodeValue(v, 3), nil} {
+		if why := m.Replay(machine.Record{Key: key, Value: value}); why != "" {
+			t.Fatal(why)
+		}
+	}
+	m.Handle(epoch, machine.Loaded{})
+	if g := m.groups["g"]; g == nil || len(g.offsets) != 0 || g.live == nil || g.live.state != empty {
+		t.Errorf("the group is %+v", g)
+	}
+	end := records.EncodeKey(&records.GroupMetadataKey{Group: "g"})
+	if why := m.Replay(machine.Record{Key: end}); why != "" || m.groups["g"] != nil {
+		t.Errorf("after its end (%s) it is %+v", why, m.groups["g"])
+	}
+}
+
 // TestForeignRecords: what the machine cannot use is skipped, with the reason,
 // and changes nothing.
 func TestForeignRecords(t *testing.T) {

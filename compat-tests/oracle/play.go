@@ -545,6 +545,37 @@ func (s *side) catchUp() error {
 	return fmt.Errorf("%s has not applied its metadata up to %d", s.addr, want)
 }
 
+// made waits until a topic that was created is there, and led.
+func (p *Play) made(topic string) {
+	s := p.kafka()
+	id, ok := s.topics[s.name(topic)]
+	if !ok {
+		p.led(topic)
+		return
+	}
+	for range 500 {
+		if p.over || s.there(topic, id) {
+			break
+		}
+		time.Sleep(3 * time.Millisecond)
+	}
+}
+
+// there says that a server's broker knows a topic, and leads its partitions.
+func (s *side) there(topic string, id [16]byte) bool {
+	c, err := s.conn("watch")
+	if err != nil {
+		return true
+	}
+	req := kmsg.NewPtrMetadataRequest()
+	req.Version = 10
+	rt := kmsg.NewMetadataRequestTopic()
+	rt.Topic = kmsg.StringPtr(s.name(topic))
+	req.Topics = append(req.Topics, rt)
+	r, ok := c.Ask(req).Response.(*kmsg.MetadataResponse)
+	return ok && len(r.Topics) == 1 && r.Topics[0].ErrorCode == 0 && r.Topics[0].TopicID == id && s.leads(r)
+}
+
 // led waits until every partition of the topics that exist is led, which in
 // Kafka takes a moment more than to be made.
 func (p *Play) led(topics ...string) {
@@ -572,7 +603,13 @@ func (s *side) allLed(topics []string) bool {
 	kind := req.ResponseKind()
 	kind.SetVersion(9)
 	r, ok := c.Send(c.Encode(req), kind).Response.(*kmsg.MetadataResponse)
-	if !ok {
+	return !ok || s.leads(r)
+}
+
+// leads says that a broker leads the partitions that it tells of.
+func (s *side) leads(r *kmsg.MetadataResponse) bool {
+	c, err := s.conn("watch")
+	if err != nil {
 		return true
 	}
 	offsets := kmsg.NewPtrListOffsetsRequest()

@@ -333,7 +333,12 @@ func (s *Servers) together(r *running, from, to uint64) {
 		return
 	}
 	var players sync.WaitGroup
-	round := newRound(int(to-from), s.Restart)
+	round := newRound(int(to-from), func(kill bool) error {
+		begun := time.Now()
+		err := s.Restart(kill)
+		r.Log("both servers restarted, by kill -9: %v, in %.1f s", kill, time.Since(begun).Seconds())
+		return err
+	})
 	for seed := from; seed < to; seed++ {
 		players.Go(func() {
 			seq := Make(seed, r.Only)

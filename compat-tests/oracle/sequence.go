@@ -204,7 +204,7 @@ func (g *gen) createTopic(name string, partitions int32, configs []string) Step 
 			req.Topics = append(req.Topics, t)
 			return req
 		})
-		p.led(name)
+		p.made(name)
 		p.identify(name)
 	}}
 }
