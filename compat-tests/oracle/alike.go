@@ -207,11 +207,12 @@ func (p *pair) plain(a, b reflect.Value, f *field) bool {
 }
 
 func (p *pair) lists(a, b reflect.Value, f *field) bool {
-	if f.keyed == "" && a.IsNil() != b.IsNil() {
-		return false
-	}
 	x, y := p.own(0, a, f), p.own(1, b, f)
 	if len(x) != len(y) {
+		return false
+	}
+	// A list of others' alone is none.
+	if none := func(v reflect.Value) bool { return v.IsNil() || v.Len() > 0 }; len(x) == 0 && f.keyed == "" && none(a) != none(b) {
 		return false
 	}
 	if (f.keyed != "" || f.unordered) && len(x) > 1 && !(byName(x, f.keyed) && byName(y, f.keyed)) {
