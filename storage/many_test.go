@@ -1,10 +1,13 @@
 package storage
 
 import (
+	"errors"
 	"runtime"
+	"strings"
 	"testing"
 
 	"millrace/storage/batch"
+	"millrace/storage/disk"
 	"millrace/storage/disktest"
 	"millrace/storage/log"
 	"millrace/storage/producer"
@@ -56,20 +59,80 @@ func heap() int64 {
 }
 
 // TestManyPartitions: what an idle partition weighs in memory, and what a start asks of the disk for it after a stop in
-// order.
+// order: which files there are and how long the segment is, whose they are, the epochs, and the producers as they were at
+// the end. Neither a segment nor an index is opened.
 func TestManyPartitions(t *testing.T) {
-	const n = 2000
+	n := 10_000
+	if testing.Short() {
+		n = 1000
+	}
 	fs := manyLogs(t, n)
+	fs.Refuse(func(op, name string) error {
+		if op == "open" && (strings.HasSuffix(name, ".log") || strings.HasSuffix(name, "index")) {
+			return errors.New("is opened at a start")
+		}
+		return nil
+	})
 	calls, before := fs.Counts(), heap()
 	s, logs := openMany(t, fs, n)
-	weight := (heap() - before) / n
+	weight := (heap() - before) / int64(n)
 	c := fs.Counts().Since(calls)
-	runtime.KeepAlive(logs)
 	t.Logf("%d bytes for each, %+v", weight, c)
-	if weight > 4096 {
+	if weight > 3500 {
 		t.Errorf("an idle partition weighs %d bytes", weight)
+	}
+	if most := 3*n + 50; c.Opens > most || c.Reads > most || c.Looks > 2*n+50 || c.Changes > 50 || c.Bytes > int64(n)*200 {
+		t.Errorf("%d partitions cost %+v", n, c)
+	}
+	// All are written to: no more files stay open than may.
+	fs.Refuse(nil)
+	for _, l := range logs {
+		appendTo(t, l, batch.BuilderOptions{}, producer.Rules{}, 1, nil, nil)
+	}
+	read, written := s.files.Open()
+	if wantRead, wantWritten := openFiles(disk.MaxOpen()); read > wantRead || written > min(wantWritten, n) {
+		t.Errorf("%d files that are read are open, %d that are written to", read, written)
 	}
 	if err := s.Close(true); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestFewDescriptors writes to many partitions where few files may be open, in one round after the other.
+func TestFewDescriptors(t *testing.T) {
+	const n, bound = 300, 16
+	fs := disktest.New()
+	s, err := Open(StoreOptions{Dirs: []string{"/a"}, FS: fs, NodeID: 1, OpenFiles: bound, WrittenFiles: bound})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		for i := range n {
+			l, err := s.Log("t", [16]byte{1}, int32(i), log.DefaultConfig())
+			if err != nil {
+				t.Fatal(err)
+			}
+			appendTo(t, l, batch.BuilderOptions{}, producer.Rules{}, 1, nil, nil)
+		}
+		if read, written := s.files.Open(); read > bound || written > bound {
+			t.Fatalf("%d files that are read are open, %d that are written to", read, written)
+		}
+	}
+	if err := s.Close(true); err != nil {
+		t.Fatal(err)
+	}
+	if read, written := s.files.Open(); read != 0 || written != 0 {
+		t.Errorf("%d and %d files are open after a stop", read, written)
+	}
+}
+
+func TestShareOfDescriptors(t *testing.T) {
+	for limit, want := range map[int][2]int{256: {32, 128}, 1024: {128, 512}, 1 << 20: {1024, 1 << 19}, 1: {1, 1}} {
+		if read, written := openFiles(limit); read != want[0] || written != want[1] {
+			t.Errorf("of %d: %d and %d", limit, read, written)
+		}
+	}
+	if disk.MaxOpen() < 64 {
+		t.Errorf("the system lets a process open %d files", disk.MaxOpen())
 	}
 }

@@ -95,7 +95,7 @@ func TestWrittenFilesAreBounded(t *testing.T) {
 			}
 		}
 	}
-	if _, written := files.open(); written > bound || fs.open > bound+3 {
+	if _, written := files.Open(); written > bound || fs.open > bound+3 {
 		t.Errorf("%d files that are written to are open, %d in all", written, fs.open)
 	}
 	if fs.most > bound+3+2 { // one that is being opened, and an index for a moment

@@ -125,8 +125,8 @@ func (f *Files) close(victims []*handle) {
 	}
 }
 
-// open is how many files are known to be open, of either kind.
-func (f *Files) open() (read, written int) {
+// Open is how many files are known to be open, of either kind.
+func (f *Files) Open() (read, written int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.read.list.Len(), f.written.list.Len()

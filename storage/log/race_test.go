@@ -153,7 +153,7 @@ func TestOpenFilesAreBounded(t *testing.T) {
 			open++
 		}
 	}
-	read, written := w.log.files.open()
+	read, written := w.log.files.Open()
 	if open == 0 || open > 3 || open != read || written != 1 {
 		t.Fatalf("%d files of closed segments are open, %d are counted, and %d that are written to", open, read, written)
 	}
