@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"millrace/storage/batch"
@@ -32,6 +33,7 @@ type cleanWorld struct {
 	txns      []washedTxn
 
 	cuts    bool // there are truncations, and moves of the log start
+	bare    bool // what is known of producers came from batches that were cleaned
 	noRaise bool // a fault: no recovery point is stored before a cleaning
 
 	under  underway
@@ -326,6 +328,24 @@ func (w *cleanWorld) crash(kind uint64) {
 	}
 }
 
+// loseSnapshots takes the producers' snapshots away: what a cleaning has left of the batches is to say what they did.
+func (w *cleanWorld) loseSnapshots() error {
+	names, err := w.fs.ReadDir(worldDir)
+	if err != nil {
+		return nil // there is no log yet
+	}
+	for _, n := range names {
+		if strings.HasSuffix(n.Name, suffixSnapshot) {
+			if err := w.fs.Remove(worldDir + "/" + n.Name); err != nil {
+				return err
+			}
+			w.counts["snapshots lost"]++
+			w.bare = true
+		}
+	}
+	return w.fs.SyncDir(worldDir)
+}
+
 // live does steps, with a crash now and then, at any operation of the disk, and checks after each.
 func (w *cleanWorld) live(d draw, steps int, kind uint64) error {
 	for range steps {
@@ -355,6 +375,11 @@ func (w *cleanWorld) live(d draw, steps int, kind uint64) error {
 			w.counts["crash"]++
 			w.log.Abandon()
 			w.crash(kind + uint64(w.counts["crash"]))
+			if !w.cuts && (kind+uint64(w.counts["crash"]))%5 == 0 {
+				if err := w.loseSnapshots(); err != nil {
+					return err
+				}
+			}
 			if err := w.crashed(flushed); err != nil {
 				return fmt.Errorf("after a crash: %w", err)
 			}

@@ -245,7 +245,7 @@ func (l *Log) openClean(o Options, found []segmentFiles, report *Report) error {
 	var err error
 	seg := l.last()
 	for i, f := range found {
-		if l.segs[i].size > 0 && !(f.index && f.time) {
+		if (l.segs[i].size > 0 || l.segs[i] != seg) && !(f.index && f.time) {
 			if err := l.makeIndexes(l.segs[i], report); err != nil {
 				return l.damaged(err, l.segs[i])
 			}

@@ -39,7 +39,7 @@ func (l *Log) recover(o Options, found []segmentFiles, epochsGood bool, report *
 		all[i].synced.Store(true)
 		// What their indexes say is not looked at: they were durable before the recovery point passed them, and a reader
 		// takes the segment's word where an entry leads nowhere.
-		if all[i].size > 0 && (!found[i].index || !found[i].time) {
+		if !found[i].index || !found[i].time {
 			if err := l.makeIndexes(all[i], report); err != nil {
 				return l.damaged(err, all[i])
 			}
