@@ -61,7 +61,7 @@ func TestRecoveryBesideKafka(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", s.name, err)
 		}
-		took = append(took, fmt.Sprintf("%s %.1f s", s.name, d.Seconds()))
+		took = append(took, fmt.Sprintf("%s %.3f s", s.name, d.Seconds()))
 	}
 	t.Logf("%d partitions, 5 MiB below the recovery point of each and %d bytes behind it: %s", partitions, tail, strings.Join(took, ", "))
 }
