@@ -137,6 +137,9 @@ func (p *Play) ask(client string, v pick, what string, build func(s *side) kmsg.
 		}
 	}
 	p.compare(x)
+	if x.req[0].Key() == int16(kmsg.Produce) {
+		pause(1) // the servers' clocks tell one write from the next
+	}
 	return x
 }
 
