@@ -435,8 +435,11 @@ func (g *gen) epoch() epoch {
 }
 
 func (e epoch) of(p *part) int32 {
-	if e.none {
+	switch {
+	case e.none:
 		return -1
+	case e.below:
+		return -2
 	}
 	return p.near(e.by)
 }
