@@ -100,12 +100,14 @@ func TestAlteringConfigs(t *testing.T) {
 				t.Errorf("%s: %s, want %s", s.name, got, s.want)
 			}
 		}
-		d := kmsg.NewPtrDescribeConfigsRequest()
-		d.IncludeDocumentation = true
-		d.Resources = []kmsg.DescribeConfigsRequestResource{{ResourceType: logger, ResourceName: "1"}}
-		got := ask[*kmsg.DescribeConfigsResponse](t, n, c, d).Resources[0].Configs[0]
-		if got.Value == nil || *got.Value != "WARN" || got.Documentation == nil || *got.Documentation != "" {
-			t.Errorf("the logger is %+v", got)
+		for _, asked := range []bool{true, false} {
+			d := kmsg.NewPtrDescribeConfigsRequest()
+			d.IncludeDocumentation = asked
+			d.Resources = []kmsg.DescribeConfigsRequestResource{{ResourceType: logger, ResourceName: "1"}}
+			got := ask[*kmsg.DescribeConfigsResponse](t, n, c, d).Resources[0].Configs[0]
+			if got.Value == nil || *got.Value != "WARN" || got.Documentation == nil || *got.Documentation != "" {
+				t.Errorf("the logger is %+v", got)
+			}
 		}
 	})
 }
