@@ -259,10 +259,11 @@ func TestSegmentConfigs(t *testing.T) {
 				}
 				return map[bool]string{true: "rolls early", false: "rolls in time"}[s.files(".log") > 12]
 			}, without: "rolls in time", with: "rolls early"},
-		{topic: "segment.index.bytes", broker: "log.index.size.max.bytes", value: "24", beside: map[string]string{"index.interval.bytes": "1"}, see: func(s *shown) string {
-			s.fill(10, 100)
-			return map[bool]string{true: "rolled", false: "1 segment"}[s.files(".log") > 1]
-		}, without: "1 segment", with: "rolled"},
+		// The first segment has the indexes that it was opened with, as in Kafka.
+		{topic: "segment.index.bytes", broker: "log.index.size.max.bytes", value: "24", beside: map[string]string{"index.interval.bytes": "1", "internal.segment.bytes": "1000"}, see: func(s *shown) string {
+			s.fill(20, 100)
+			return map[bool]string{true: "rolled oftener", false: "rolled at 1000 bytes"}[s.files(".log") > 6]
+		}, without: "rolled at 1000 bytes", with: "rolled oftener"},
 		{topic: "index.interval.bytes", broker: "log.index.interval.bytes", value: "1", beside: map[string]string{"segment.index.bytes": "24"}, see: func(s *shown) string {
 			s.fill(10, 100)
 			return map[bool]string{true: "rolled", false: "1 segment"}[s.files(".log") > 1]
