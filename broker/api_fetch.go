@@ -456,7 +456,7 @@ func (f *fetching) add(resp *wire.FetchResponse, results []session.Result, i int
 		p.ErrorCode = codeOf(r.err)
 	default:
 		p.HighWatermark, p.LastStableOffset, p.LogStartOffset = int64(r.found.HighWatermark), int64(r.found.LastStable), int64(r.found.LogStart)
-		if f.req.IsolationLevel == 1 && f.replica < 0 && f.replica != futureReplica && r.found.Diverging == nil {
+		if f.req.IsolationLevel == 1 && f.replica < 0 && f.replica != futureReplica && r.found.Diverging == nil && !r.found.Cut {
 			p.AbortedTransactions = make([]wire.FetchAborted, len(r.found.Aborted))
 			for i, a := range r.found.Aborted {
 				p.AbortedTransactions[i] = wire.FetchAborted{ProducerID: int64(a.ProducerID), FirstOffset: int64(a.FirstOffset)}

@@ -87,5 +87,22 @@ func TestNoAbortedListWhereNothingIsRead(t *testing.T) {
 				t.Errorf("%+v: %v, %+v", x, got.AbortedTransactions, got.DivergingEpoch)
 			}
 		}
+		// Nor with a batch that does not fit, unless there is no room at all, or nothing to read.
+		ids["b"] = makeTopic(t, n, c, "b", 1)
+		if err := produceSequence(n, c, "b", -1, -1); err != nil {
+			t.Fatal(err)
+		}
+		for _, x := range []struct {
+			at   string
+			max  int32
+			list bool
+		}{{"b/0", 10, false}, {"b/0", 0, true}, {"b/0@1", 10, true}, {"b/0", 1 << 20, true}} {
+			req := reading(ids, 1<<20, x.max, "a/0", x.at)
+			req.IsolationLevel = 1
+			got := ask[*kmsg.FetchResponse](t, n, c, req)
+			if len(got.Topics) != 2 || len(got.Topics[0].Partitions[0].RecordBatches) == 0 || (got.Topics[1].Partitions[0].AbortedTransactions != nil) != x.list {
+				t.Errorf("%+v: %+v", x, got.Topics)
+			}
+		}
 	})
 }

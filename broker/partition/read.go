@@ -45,6 +45,8 @@ type ReadResult struct {
 	LeaderEpoch batch.LeaderEpoch
 	// Aborted are the aborted transactions among Records; for ReadCommitted only.
 	Aborted []log.AbortedTxn
+	// Cut says that no record came although there is more: the first batch does not fit.
+	Cut bool
 	// Diverging is set where the reader's log differs from this one: it has to be truncated to here. There are no
 	// records then.
 	Diverging *EpochEnd
@@ -84,7 +86,7 @@ func (p *Partition) read(r *role, v *log.View, q ReadRequest) (ReadResult, error
 	if err != nil {
 		return ReadResult{}, fmt.Errorf("read %v at %d: %w", p, q.Offset, err)
 	}
-	out.Records = s
+	out.Records, out.Cut = s, s.Len() == 0 && q.MaxBytes > 0
 	if q.Isolation == ReadCommitted && q.Replica < 0 && s.Len() > 0 {
 		if out.Aborted, err = v.Aborted(q.Offset, upper); err != nil {
 			s.Release()
