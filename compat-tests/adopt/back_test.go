@@ -450,6 +450,16 @@ func recoverAlike(t *testing.T, w noted, from string) {
 		spoil("stamped", func(b []byte) []byte { b[len(b)-200] ^= 1; return b })           // good batches behind a bad one
 		spoil("rolled", func(b []byte) []byte { return append(b, 1, 2, 3) })               // too little for a batch
 	}
+	// A cleaning that was interrupted while it put the names right, another while it wrote, and a removal.
+	for _, root := range []string{filepath.Join(theirs, "data"), mine} {
+		at := func(topic, name string) string { return filepath.Join(root, topic+"-0", name) }
+		first := strings.Repeat("0", 20)
+		for _, suffix := range []string{".log", ".index", ".timeindex"} {
+			ok(t, os.Rename(at("washed", first+suffix), at("washed", first+suffix+".swap")))
+			ok(t, os.WriteFile(at("plain", first+suffix+".cleaned"), []byte("half"), 0o644))
+			ok(t, os.WriteFile(at("packed", first+suffix+".deleted"), []byte("old"), 0o644))
+		}
+	}
 	k, err := kafka.Start(t.Context(), kafka.Options{Dir: theirs})
 	ok(t, err)
 	k.Stop()
@@ -491,6 +501,13 @@ func recoverAlike(t *testing.T, w noted, from string) {
 				if y[name] != nil && !bytes.Equal(x[name], y[name]) {
 					t.Errorf("after recovery %s: %s", name, unlike(x[name], y[name]))
 				}
+			}
+		}
+	}
+	for _, root := range []string{filepath.Join(theirs, "data"), mine} {
+		for _, suffix := range []string{".swap", ".cleaned", ".deleted"} {
+			if left, _ := filepath.Glob(filepath.Join(root, "*", "*"+suffix)); len(left) > 0 {
+				t.Errorf("after recovery %v are left", left)
 			}
 		}
 	}
