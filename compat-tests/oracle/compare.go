@@ -89,6 +89,8 @@ var names = []string{"Topic", "Group", "Name", "ResourceName"}
 type normaliser struct {
 	// run begins the names of everything a run makes; own those of this play.
 	run, own string
+	// old: the peer is Kafka 3.9, which leaves the order of more lists open.
+	old bool
 	ids      map[kind]map[any]string
 	now      time.Time
 	// packed are the topics that a broker may have compressed anew; topic is the one
@@ -280,7 +282,7 @@ func (n *normaliser) list(v reflect.Value, owner, name string) any {
 			return m
 		}
 	}
-	if _, open := frames.Unordered[owner+"."+name]; open {
+	if _, open := frames.Unordered[owner+"."+name]; open || n.old && oldUnordered[owner+"."+name] != "" {
 		// By name first, so that what differs stands beside what it differs from.
 		sort.SliceStable(list, func(i, j int) bool {
 			a, b := nameOf(list[i]), nameOf(list[j])

@@ -2,6 +2,7 @@ package oracle
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -13,6 +14,29 @@ import (
 // lost some (KIP-896). Those before are compared with 3.9.
 var keptFrom = map[int16]int16{
 	0: 3, 1: 4, 2: 1, 8: 2, 9: 1, 19: 2, 20: 1, 23: 2, 29: 1, 30: 1, 31: 1, 32: 1, 34: 1, 35: 1,
+}
+
+// oldUnordered are arrays whose order Kafka 3.9 leaves open beside those of 4.
+var oldUnordered = map[string]string{
+	"MetadataResponseTopic.Partitions": "a Java hash map",
+}
+
+// oldExplained are differences from Kafka 3.9 that are none from 4.
+var oldExplained = []struct {
+	at  *regexp.Regexp
+	why string
+}{
+	{regexp.MustCompile(`^Offset(Commit|Fetch) v0: .*ErrorCode: 0 against 35$`), "version 0 kept offsets in ZooKeeper, so Kafka 3.9 without it refuses; here they are kept as in version 1"},
+}
+
+// explainOld says why a difference from Kafka 3.9 is meant; "" if it is not.
+func explainOld(difference string) string {
+	for _, e := range oldExplained {
+		if e.at.MatchString(difference) {
+			return e.why
+		}
+	}
+	return ""
 }
 
 // oldProfiles are configs that 3.9 has, too.

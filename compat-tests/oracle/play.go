@@ -469,12 +469,21 @@ func (p *Play) compare(x *exchange) {
 				d.Answers[i] = text(r)
 			}
 		}
-		if d.Why = explain(d.Text); d.Why != "" {
+		if d.Why = p.explain(d.Text); d.Why != "" {
 			explained++
 		}
 		p.differ(d)
 	}
 	p.tally.count(key, version, len(differences), explained, x.out[1].Response)
+}
+
+func (p *Play) explain(difference string) string {
+	if p.old {
+		if why := explainOld(difference); why != "" {
+			return why
+		}
+	}
+	return explain(difference)
 }
 
 func (p *Play) differ(d Difference) {

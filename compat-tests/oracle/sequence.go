@@ -88,7 +88,11 @@ func Make(seed uint64, only string) Sequence {
 	with := []*family{lead}
 	if g.chance(50) || lead.alone {
 		for range 1 + g.IntN(2) {
-			if f := g.family(""); f != lead {
+			beside := ""
+			if lead.apart {
+				beside = only
+			}
+			if f := g.family(beside); f != lead {
 				with = append(with, f)
 			}
 		}
