@@ -159,9 +159,12 @@ func (k *apacheKafka) addr() string { return k.server.Bootstrap }
 func (k *apacheKafka) start() error {
 	o := k.options
 	o.JVM = slices.Clone(o.JVM)
-	if _, err := os.Stat(k.classes); err == nil {
+	switch _, err := os.Stat(k.classes); {
+	case slices.ContainsFunc(o.JVM, func(a string) bool { return strings.HasPrefix(a, "-javaagent:") }):
+		// An agent changes classes as they are read: Java keeps none then.
+	case err == nil:
 		o.JVM = append(o.JVM, "-XX:SharedArchiveFile="+k.classes)
-	} else {
+	default:
 		k.filling = true
 		o.JVM = append(o.JVM, "-XX:ArchiveClassesAtExit="+k.classes+".new")
 	}
