@@ -31,8 +31,8 @@ func (b *Broker) makeServer(ctx context.Context) error {
 		IdleTimeout:       time.Duration(b.config.Long("connections.max.idle.ms")) * time.Millisecond,
 		Limits:            limits,
 		ReservedListeners: reserved,
-		SendBuffer:        int(b.config.Int("socket.send.buffer.bytes")),
-		ReceiveBuffer:     b.receiveBuffer(),
+		SendBuffer:        b.socketBuffer("socket.send.buffer.bytes"),
+		ReceiveBuffer:     b.socketBuffer("socket.receive.buffer.bytes"),
 		Observe:           b.observer(),
 	})
 	return nil
@@ -74,11 +74,11 @@ func requestBudget(c *config.Static) int64 {
 	return max(defaultRequestBudget, int64(c.Int("socket.request.max.bytes")))
 }
 
-// receiveBuffer is socket.receive.buffer.bytes where it was set. A buffer of a
-// fixed size is one the system does not grow, and Kafka's default of 100 KiB
-// makes a Produce of 1 MiB take several round trips.
-func (b *Broker) receiveBuffer() int {
-	const name = "socket.receive.buffer.bytes"
+// socketBuffer is the size of a socket's buffer where one was set. A buffer of a
+// fixed size is one the system does not grow: with Kafka's default of 100 KiB a
+// Produce of 1 MiB comes in several round trips, and an answer of 256 KiB goes out
+// in several, each with its wake-ups on both sides.
+func (b *Broker) socketBuffer(name string) int {
 	if _, set := b.config.Set(name); !set {
 		return 0
 	}

@@ -279,6 +279,25 @@ func (x *index[E]) floor(below func(E) bool) (e E, ok bool, err error) {
 	return e, err == nil, err
 }
 
+// around is floor, and the entry behind that one; hasNext is false if there is none.
+func (x *index[E]) around(below func(E) bool) (e E, ok bool, next E, hasNext bool, err error) {
+	r, err := x.read()
+	if err != nil {
+		return e, false, next, false, err
+	}
+	defer r.close()
+	i, err := r.search(below)
+	if err == nil && i > 0 {
+		e, err = r.at(i - 1)
+		ok = err == nil
+	}
+	if err == nil && i < r.n {
+		next, err = r.at(i)
+		hasNext = err == nil
+	}
+	return e, ok, next, hasNext, err
+}
+
 // last is the newest entry; ok is false if there is none. It keeps nothing: a start looks at the ends of many.
 func (x *index[E]) last() (e E, ok bool, err error) {
 	r, err := x.read()

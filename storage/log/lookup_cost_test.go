@@ -78,6 +78,50 @@ func TestLookUpCost(t *testing.T) {
 	}
 }
 
+// TestLookUpCostOfLargeBatches: a batch that is larger than what lies between two index entries is found by its own, with
+// one read of its header; so is none behind a gap or among small ones by mistake.
+func TestLookUpCostOfLargeBatches(t *testing.T) {
+	fs := disktest.New()
+	l, _, err := Open(Options{FS: fs, Dir: "/t-0", Topic: "t"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 300 {
+		n := 20 // records of 1 KiB
+		if i%7 == 0 {
+			n = 1
+		}
+		b, h := benchBatch(n, 1024)
+		if _, err := l.Append(b, h, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.Roll(); err != nil {
+		t.Fatal(err)
+	}
+	l.SetHighWatermark(l.end)
+	large, reads := 0, 0
+	for o := batch.Offset(0); o < l.end; {
+		before := fs.Counts()
+		at, ok, err := l.segs[0].find(o, l.segs[0].size)
+		if err != nil || !ok || at.base != o {
+			t.Fatalf("at %d is found %+v, %v, %v", o, at, ok, err)
+		}
+		if mid, ok, err := l.segs[0].find((at.base+at.last)/2, l.segs[0].size); err != nil || !ok || mid != at {
+			t.Fatalf("within %+v is found %+v, %v, %v", at, mid, ok, err)
+		}
+		if at.size > smallScan && o > 100 {
+			large++
+			reads += fs.Counts().Since(before).Reads
+		}
+		o = at.last + 1
+	}
+	// Two look-ups each; one in seven comes behind a small batch that has no entry of its own.
+	if large < 200 || reads > 2*large+large/3 {
+		t.Errorf("finding %d large batches twice costs %d reads", large, reads)
+	}
+}
+
 // TestFlushCost: what makes an append durable is one sync, in the first segment and in those that follow it.
 func TestFlushCost(t *testing.T) {
 	fs := disktest.New()

@@ -155,19 +155,30 @@ func (s *segment) find(o batch.Offset, size int64) (at found, ok bool, err error
 	if at, ok := s.findRecent(o, size); ok {
 		return at, true, nil
 	}
-	e, ok, err := s.offsets.floor(func(e offsetEntry) bool { return s.base+batch.Offset(e.relative) <= o })
+	e, ok, next, hasNext, err := s.offsets.around(func(e offsetEntry) bool { return s.base+batch.Offset(e.relative) <= o })
+	if err == nil && hasNext && int64(next.position)-int64(e.position) > smallScan && int64(next.position) < size {
+		// Large batches have an entry each: most likely the next one is that of the batch that holds o.
+		if at, ok, err := s.scanTo(&next, o, size, batch.HeaderSize); err == nil && ok && at.base <= o {
+			return at, true, nil
+		}
+	}
 	if err == nil && ok && e.position > 0 && int64(e.position) < size {
-		at, ok, err = s.scanTo(&e, o, size)
+		window := smallScan
+		if hasNext && next.position > e.position {
+			window = min(window, int(next.position-e.position)+batch.HeaderSize)
+		}
+		at, ok, err = s.scanTo(&e, o, size, window)
 		if !isCorrupt(err) {
 			return at, ok, err
 		}
 		// No checksum covers an index: the segment itself says.
 	}
-	return s.scanTo(nil, o, size)
+	return s.scanTo(nil, o, size, smallScan)
 }
 
-// scanTo looks for the first batch that ends at or behind o, from an index entry on; nil: from the start.
-func (s *segment) scanTo(from *offsetEntry, o batch.Offset, size int64) (found, bool, error) {
+// scanTo looks for the first batch that ends at or behind o, from an index entry on; nil: from the start. It reads window
+// bytes at a time.
+func (s *segment) scanTo(from *offsetEntry, o batch.Offset, size int64, window int) (found, bool, error) {
 	f, err := s.log.acquire()
 	if err != nil {
 		return found{}, false, err
@@ -175,7 +186,7 @@ func (s *segment) scanTo(from *offsetEntry, o batch.Offset, size int64) (found, 
 	defer s.log.release()
 	buf := smallBuffers.Get().(*[]byte)
 	defer smallBuffers.Put(buf)
-	sc := scanner{f: f, limit: size, buf: *buf}
+	sc := scanner{f: f, limit: size, buf: (*buf)[:window]}
 	if from != nil {
 		sc.pos = int64(from.position)
 	}
