@@ -7,6 +7,9 @@ import (
 	"syscall"
 )
 
+// sysRead is syscall.Read; tests count through it.
+var sysRead = syscall.Read
+
 // firstReader reads what comes first after a pause of a TCP connection: as much
 // as has come, in one call. It takes a buffer from the pool once the socket has
 // something, and gives it back where there is nothing yet, so that a connection
@@ -53,7 +56,7 @@ func (r *firstReader) read(class int8) (*buffer, int, error) {
 func (r *firstReader) run(fd uintptr) bool {
 	b := getClass(r.class)
 	for {
-		n, err := syscall.Read(int(fd), b.b)
+		n, err := sysRead(int(fd), b.b)
 		switch {
 		case n > 0:
 			r.buf, r.n = b, n

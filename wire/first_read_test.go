@@ -1,0 +1,52 @@
+package wire
+
+import (
+	"context"
+	"net"
+	"syscall"
+	"testing"
+)
+
+// A small request over TCP is read in one call, and several that have come
+// together are too.
+func TestOneReadForEachRequest(t *testing.T) {
+	reads := 0 // on the connection's goroutine, before its reply
+	defer func() { sysRead = syscall.Read }()
+	sysRead = func(fd int, p []byte) (int, error) {
+		n, err := syscall.Read(fd, p)
+		if n > 0 {
+			reads++
+		}
+		return n, err
+	}
+	s := NewServer(ServerOptions{Handler: fake{handle: func(_ context.Context, r *Request) Reply { return answer(string(r.Body)) }}})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(ctx, "PLAINTEXT", l) }()
+	nc, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &peer{t: t, nc: nc}
+	for i := range int32(20) {
+		p.produce(i, "small")
+		p.expect(i, "small")
+	}
+	p.send(frame(keyProduce, 7, 20, "a"), frame(keyProduce, 7, 21, "b"), frame(keyProduce, 7, 22, "c"))
+	for i, body := range []string{"a", "b", "c"} {
+		p.expect(int32(20+i), body)
+	}
+	nc.Close()
+	cancel()
+	s.Close() // when it returns, the connection's goroutine has ended
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if reads != 21 {
+		t.Errorf("%d reads for 20 requests and three that came together", reads)
+	}
+}
