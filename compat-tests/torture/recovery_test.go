@@ -114,7 +114,9 @@ func (s subject) fill(ctx context.Context, bootstrap string, partitions, tail in
 	}
 	defer cl.Close()
 	rolls := "1"
-	if _, err := kadm.NewClient(cl).CreateTopic(ctx, int32(partitions), 1, map[string]*string{"segment.ms": &rolls}, "t"); err != nil {
+	admin := kadm.NewClient(cl)
+	admin.SetTimeoutMillis(120_000)
+	if _, err := admin.CreateTopic(ctx, int32(partitions), 1, map[string]*string{"segment.ms": &rolls}, "t"); err != nil {
 		return 0, err
 	}
 	at := time.Now()
@@ -137,7 +139,8 @@ func (s subject) fill(ctx context.Context, bootstrap string, partitions, tail in
 		}
 		end++
 	}
-	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(100 * time.Millisecond) {
+	// Each closed segment is synced with its indexes, one partition after the other.
+	for deadline := time.Now().Add(2*time.Minute + time.Duration(partitions)*200*time.Millisecond); ; time.Sleep(100 * time.Millisecond) {
 		n, err := s.passed()
 		if err == nil && n == partitions {
 			return end, nil
