@@ -12,11 +12,10 @@ import (
 
 // described is a topic as Kafka's metadata records have it.
 type described struct {
-	name     string
-	id       [16]byte
-	configs  map[string]string
-	epochs   []int32 // the leader epoch of each partition
-	replicas int32
+	name    string
+	id      [16]byte
+	configs map[string]string
+	epochs  []int32 // the leader epoch of each partition
 }
 
 // The ids of Kafka's metadata records.
