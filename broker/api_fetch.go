@@ -319,6 +319,7 @@ func (f *fetching) read() {
 		r.found, r.err = r.part.Read(f.request(r, max(limit, 0), minOne || limit < 0))
 		f.b.seen.read(r.part.Topic(), r.err)
 		if r.err != nil {
+			left = max(left, 0) // a negative one is that of the first partition only
 			continue
 		}
 		n := int64(r.found.Records.Len())

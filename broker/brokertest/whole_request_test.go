@@ -106,3 +106,23 @@ func TestNoAbortedListWhereNothingIsRead(t *testing.T) {
 		}
 	})
 }
+
+// TestNegativeLimit: a fetch that may hold less than nothing fails for the first partition that has records, unless one
+// was refused before.
+func TestNegativeLimit(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, n *Node) {
+		c := n.Client()
+		ids := map[string][16]byte{"a": makeTopic(t, n, c, "a", 1), "b": makeTopic(t, n, c, "b", 1)}
+		for topic := range ids {
+			if err := produceSequence(n, c, topic, -1, -1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for first, want := range map[string][2]int16{"a/0": {-1, 0}, "a/0@100": {1, 0}, "a/0@1": {0, 0}} {
+			got := ask[*kmsg.FetchResponse](t, n, c, reading(ids, -1, 1<<20, first, "b/0"))
+			if a, b := got.Topics[0].Partitions[0], got.Topics[1].Partitions[0]; a.ErrorCode != want[0] || b.ErrorCode != want[1] || len(b.RecordBatches) == 0 {
+				t.Errorf("%s: %d, %d with %d bytes", first, a.ErrorCode, b.ErrorCode, len(b.RecordBatches))
+			}
+		}
+	})
+}
