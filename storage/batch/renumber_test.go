@@ -86,3 +86,18 @@ func TestOffsetDeltas(t *testing.T) {
 		}
 	})
 }
+
+// TestLengthsOfRecordsWrittenAnew: odd ways to say a length come out as Kafka writes them.
+func TestLengthsOfRecordsWrittenAnew(t *testing.T) {
+	// A key of length -2, a value whose length 1 takes two bytes, and a header with a value of length -3.
+	body := []byte{0, 0, 0, 3, 0x82, 0, 'v', 2, 2, 'h', 5}
+	r := open()
+	r.Recompress = true
+	c, err := Validate(raw(codec.Gzip, 1, append([]byte{byte(len(body) * 2)}, body...)), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []byte{20, 0, 0, 0, 1, 2, 'v', 2, 2, 'h', 1}; !bytes.Equal(c.Batch[HeaderSize:], want) {
+		t.Errorf("written as %v, want %v", c.Batch[HeaderSize:], want)
+	}
+}

@@ -35,6 +35,7 @@ type walk struct {
 
 	out    io.Writer // gets every record, written anew; nil is nobody
 	prefix []byte    // room for the fields that change
+	fields []byte    // and for those behind them
 	begun  int32     // records written, the first
 	base   int64     // with this timestamp, from which the others are told
 	copies bool      // what passes goes to out
@@ -157,10 +158,32 @@ func (w *walk) next(s *seen) *Error {
 	}
 	_, at := varlong(body, 1)
 	_, at = varint(body, at)
-	if err := w.begin(s.timestampDelta, len(body)-at); err != nil {
+	w.fields = appendFields(w.fields[:0], body[at:])
+	if err := w.begin(s.timestampDelta, len(w.fields)); err != nil {
 		return err
 	}
-	return w.write(body[at:])
+	return w.write(w.fields)
+}
+
+// appendFields appends the key, value and headers of a record of a good form as Kafka writes them: each length in as few
+// bytes as it takes, and -1 for null, where a reader takes any negative one. A record larger than the window keeps what it
+// came with.
+func appendFields(dst, b []byte) []byte {
+	at := 0
+	bytes := func() {
+		n, next := varint(b, at)
+		end := next + max(int(n), 0)
+		dst, at = append(appendVarint(dst, max(n, -1)), b[next:end]...), end
+	}
+	bytes()
+	bytes()
+	headers, next := varint(b, at)
+	dst, at = appendVarint(dst, headers), next
+	for range headers {
+		bytes()
+		bytes()
+	}
+	return dst
 }
 
 // begin writes a record's fields up to its offset, as Kafka does where it writes records anew: no attributes, timestamps
