@@ -91,8 +91,8 @@ type normaliser struct {
 	run, own string
 	// old: the peer is Kafka 3.9, which leaves the order of more lists open.
 	old bool
-	ids      map[kind]map[any]string
-	now      time.Time
+	ids map[kind]map[any]string
+	now time.Time
 	// packed are the topics that a broker may have compressed anew; topic is the one
 	// whose logs are being normalised.
 	packed map[string]bool

@@ -57,7 +57,14 @@ func (s *Servers) Meet() error {
 			s.both[key] = [2]int16{max(a[0], b[0]), min(a[1], b[1])}
 		}
 	}
-	if !s.Old {
+	if s.Old {
+		// Version 0 kept offsets in ZooKeeper, so Kafka 3.9 without it refuses; here
+		// they are kept as in version 1.
+		for _, key := range []kmsg.Key{kmsg.OffsetCommit, kmsg.OffsetFetch} {
+			r := s.both[int16(key)]
+			s.both[int16(key)] = [2]int16{max(1, r[0]), r[1]}
+		}
+	} else {
 		// Produce is told from 0 but served from 3 (KAFKA-18659).
 		s.both[0] = [2]int16{max(3, s.both[0][0]), s.both[0][1]}
 	}
