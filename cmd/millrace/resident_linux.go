@@ -4,8 +4,7 @@ import (
 	"bytes"
 	"os"
 	"strconv"
-
-	"golang.org/x/sys/unix"
+	"syscall"
 )
 
 // giveBackProgram has the system unmap the pages of the program's own file that
@@ -23,7 +22,7 @@ func giveBackProgram() {
 	}
 	for line := range bytes.Lines(maps) {
 		if start, size, ok := programPages(line, exe); ok {
-			unix.Syscall(unix.SYS_MADVISE, start, size, unix.MADV_DONTNEED)
+			syscall.Syscall(syscall.SYS_MADVISE, start, size, syscall.MADV_DONTNEED)
 		}
 	}
 }
