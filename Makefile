@@ -86,7 +86,7 @@ oracle: build ## SEEDS (1000) seeded sequences, from FROM (1) on, beside Apache 
 
 .PHONY: oracle-short
 oracle-short: build ## a few hundred of them; and that the oracle finds planted faults
-	MILLRACE_ORACLE_SEEDS=300 $(GO) test -tags compat -count=1 -timeout 20m ./compat-tests/oracle
+	MILLRACE_ORACLE_FROM=128 MILLRACE_ORACLE_SEEDS=200 $(GO) test -tags compat -count=1 -timeout 20m -run 'TestDifferences$$|TestFindsLies$$' ./compat-tests/oracle
 
 .PHONY: oracle-long
 oracle-long: build ## as many of them as an hour takes; writes their lines of the ledger, with ADD=1 adds to them (from other seeds)
@@ -133,7 +133,7 @@ metrics: build ## names, types and labels of /metrics beside Apache Kafka's; a J
 	$(GO) test -tags compat -count=1 ./compat-tests/metrics
 
 .PHONY: test
-test: needs unit bad-input pains clients frames kgo tools metrics image-test torture ## every test
+test: needs unit bad-input pains clients frames oracle-short kgo tools metrics image-test torture ## every test
 
 .PHONY: soak
 soak: ## fuzz every decoder for FUZZ (20s) each, then CHECKS (2000) new random worlds of each kind and longer simulations
