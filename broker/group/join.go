@@ -94,7 +94,7 @@ func (t *turn) join(q machine.Request, r *kmsg.JoinGroupRequest) {
 	case !now.accepts(r.MemberID, t.m.c.MaxSize):
 		if i := now.index(r.MemberID); i >= 0 {
 			l := t.edit(r.Group)
-			t.expel(l, i, unknownMemberID)
+			t.expel(l, []int{i}, unknownMemberID)
 			t.membersLeft(r.Group, l)
 		}
 		fail(groupMaxSizeReached, "")

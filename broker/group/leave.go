@@ -117,12 +117,7 @@ func (r roster) strike(who kmsg.LeaveGroupRequestMember, gone *departed) int16 {
 
 // depart ends memberships, all at once: one by one each would be looked for anew.
 func (t *turn) depart(l *live, gone departed) {
-	for _, i := range gone.members {
-		m := l.own(i)
-		t.answerJoin(m, unknownMemberID)
-		t.answerSync(m, unknownMemberID)
-	}
-	l.dropAll(gone.members)
+	t.expel(l, gone.members, unknownMemberID)
 	away := map[int]bool{}
 	for _, i := range gone.pending {
 		away[i] = true

@@ -215,3 +215,45 @@ func TestLongGroupNames(t *testing.T) {
 		t.Errorf("a deletion of a group of 4000 offsets: %d bytes of records, %d", size(d), code)
 	}
 }
+
+// TestManyExpireAtOnce: of a large group all members but one, who is not the one
+// that leads, are gone by time: by their sessions, by a join or a sync that did not
+// come. Taking each out by itself would outlast the time that the test binary is
+// given.
+func TestManyExpireAtOnce(t *testing.T) {
+	const members, stays = 500_000, 400_000
+	now := time.Unix(1_800_000_000, 0)
+	for name, how := range map[string]struct { // any order: each by itself
+		state   state
+		expires func(l *live, m *member, gone bool)
+	}{
+		"session": {stable, func(l *live, m *member, gone bool) {
+			if gone {
+				m.deadline = now
+			}
+		}},
+		"join": {preparingRebalance, func(l *live, m *member, gone bool) {
+			if l.joinAt = now; !gone {
+				m.join = parked{1, 9}
+			}
+		}},
+		"sync": {completingRebalance, func(l *live, m *member, gone bool) { l.syncAt, m.pendingSync = now, gone }},
+	} {
+		m := New(Config{})
+		m.Handle(now, machine.Loaded{})
+		l := newLive()
+		l.state, l.generation, l.leader, l.protocolType, l.protocol = how.state, 7, "member0", "consumer", kmsg.StringPtr("range")
+		for i := range members {
+			x := &member{of: l, id: fmt.Sprint("member", i), rebalance: 60_000, session: 60_000, protocols: []protocol{{"range", nil}}}
+			how.expires(l, x, i != stays)
+			l.members = append(l.members, x)
+		}
+		m.ensure("g").live = l
+		turn := &turn{m: m, now: now}
+		l = turn.edit("g")
+		turn.due("g", l)
+		if want := fmt.Sprint("member", stays); len(l.members) != 1 || l.members[0].id != want || l.leader != want {
+			t.Errorf("%s: %d members are left, led by %q", name, len(l.members), l.leader)
+		}
+	}
+}

@@ -152,14 +152,14 @@ func (l *live) pendingIndex(id string) int {
 	return -1
 }
 
-// drop takes the member at i out.
-func (l *live) drop(i int) { l.dropAll([]int{i}) }
-
-// dropAll takes the members at these places out. If one of them led, the first of
-// those who are left does at once, so that a newcomer does not lead before them;
-// Kafka takes any of them.
+// dropAll takes the members at these places out, in one walk. If one of them led,
+// the first of those who are left does at once, so that a newcomer does not lead
+// before them; Kafka takes any of them.
 func (l *live) dropAll(at []int) {
-	away := make(map[int]bool, len(at))
+	if len(at) == 0 {
+		return
+	}
+	away := make([]bool, len(l.members))
 	for _, i := range at {
 		away[i] = true
 	}

@@ -66,11 +66,13 @@ func (t *turn) joinDue(id string, l *live) {
 // complete ends the join phase: dynamic members that did not join are gone,
 // static ones stay until their session ends, and a new generation begins.
 func (t *turn) complete(id string, l *live) {
-	for i := len(l.members) - 1; i >= 0; i-- {
-		if m := l.members[i]; m.join.ticket == 0 && m.instance == nil {
-			l.drop(i)
+	var away []int
+	for i, m := range l.members {
+		if m.join.ticket == 0 && m.instance == nil {
+			away = append(away, i)
 		}
 	}
+	l.dropAll(away)
 	if !l.elect() && len(l.members) > 0 {
 		// Only static members that are away: wait for them or for their sessions. A
 		// rebalance timeout of nothing must not make that a busy wait.
@@ -122,12 +124,15 @@ func (l *live) elect() bool {
 	return false
 }
 
-// expel takes the member at i out; what it had parked is answered.
-func (t *turn) expel(l *live, i int, code int16) {
-	m := l.own(i)
-	t.answerJoin(m, code)
-	t.answerSync(m, code)
-	l.drop(i)
+// expel takes the members at these places out, all at once: one by one each would
+// walk over those that are left. What they had parked is answered.
+func (t *turn) expel(l *live, at []int, code int16) {
+	for _, i := range at {
+		m := l.own(i)
+		t.answerJoin(m, code)
+		t.answerSync(m, code)
+	}
+	l.dropAll(at)
 }
 
 // membersLeft goes on after members were taken out.
@@ -165,23 +170,19 @@ func (t *turn) due(id string, l *live) {
 		}
 		i++
 	}
-	left := false
-	for i := 0; i < len(l.members); {
-		m := l.members[i]
-		if !late(m.deadline) {
-			i++
-			continue
-		}
-		if m.awaiting() && !m.isNew {
+	var away []int
+	for i, m := range l.members {
+		switch {
+		case !late(m.deadline):
+		case m.awaiting() && !m.isNew:
 			// It waits for us. Its session starts anew when it is answered.
 			l.own(i).deadline = time.Time{}
-			i++
-			continue
+		default:
+			away = append(away, i)
 		}
-		t.expel(l, i, unknownMemberID)
-		left = true
 	}
-	if left {
+	t.expel(l, away, unknownMemberID)
+	if len(away) > 0 {
 		t.membersExpired(id, l)
 	}
 	if late(l.joinAt) {
@@ -195,16 +196,14 @@ func (t *turn) due(id string, l *live) {
 // syncDue drops the members that did not sync in time.
 func (t *turn) syncDue(id string, l *live) {
 	l.syncAt = time.Time{}
-	dropped := false
-	for i := 0; i < len(l.members); {
-		if !l.members[i].pendingSync {
-			i++
-			continue
+	var away []int
+	for i, m := range l.members {
+		if m.pendingSync {
+			away = append(away, i)
 		}
-		t.expel(l, i, unknownMemberID)
-		dropped = true
 	}
-	if dropped {
+	t.expel(l, away, unknownMemberID)
+	if len(away) > 0 {
 		t.prepare(id, l)
 	}
 }
