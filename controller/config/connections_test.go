@@ -17,7 +17,7 @@ func TestConnectionsFromNobody(t *testing.T) {
 
 // Each thread of the cleaner has a part of the buffer.
 func TestCleanerThreadsHaveRoom(t *testing.T) {
-	for threads, good := range map[string]bool{"128": true, "129": false} {
+	for threads, good := range map[string]bool{"127": true, "128": false} {
 		if _, _, err := ParseStatic(map[string]string{"log.cleaner.threads": threads}); (err == nil) != good || err != nil && !strings.Contains(err.Error(), "1MB per cleaner thread") {
 			t.Errorf("%s threads: %v", threads, err)
 		}

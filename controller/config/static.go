@@ -62,7 +62,7 @@ func ParseStatic(props map[string]string) (*Static, []Warning, error) {
 	if overrides, _ := s.Set("max.connections.per.ip.overrides"); s.Int("max.connections.per.ip") == 0 && strings.TrimSpace(overrides) == "" {
 		return nil, nil, &Error{Message: "requirement failed: max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set."}
 	}
-	if s.Long("log.cleaner.dedupe.buffer.size")>>20 < int64(s.Int("log.cleaner.threads")) {
+	if threads := int64(s.Int("log.cleaner.threads")); threads > 0 && s.Long("log.cleaner.dedupe.buffer.size")/threads <= 1<<20 {
 		return nil, nil, &Error{Message: "requirement failed: log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread."}
 	}
 	return s, warnings, nil

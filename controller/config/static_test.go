@@ -173,6 +173,7 @@ func TestRefusedConfigurations(t *testing.T) {
 		{[]string{"listener.name.x.plain.connections.max.reauth.ms", "5"}, "asks for SASL"},
 		{[]string{"connections.max.reauth.ms", "5"}, "asks for SASL"},
 		{[]string{"create.topic.policy.class.name", "a.B"}, "asks for a policy"},
+		{[]string{"log.cleaner.threads", "2", "log.cleaner.dedupe.buffer.size", "2097153"}, "must be at least 1MB per cleaner thread"},
 		{[]string{"config.providers", "file"}, "asks for a config provider"},
 	} {
 		props := map[string]string{}
@@ -195,6 +196,7 @@ func TestTakenListeners(t *testing.T) {
 		{"listeners": "PLAINTEXT://:9092,C://:9093", "controller.listener.names": "C"},
 		{"listeners": "PLAINTEXT://:9092,C://10.0.0.5:9093", "controller.listener.names": "C", "controller.quorum.bootstrap.servers": "10.0.0.5:9093"},
 		{"ssl.client.auth": "none"},
+		{"log.cleaner.threads": "2", "log.cleaner.dedupe.buffer.size": "2097154"},
 		{"authorizer.class.name": "", "security.inter.broker.protocol": "PLAINTEXT", "connections.max.reauth.ms": "0"},
 		{"advertised.listeners": "PLAINTEXT://:9092"},
 	} {
