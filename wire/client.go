@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"net"
+	"os"
 	"sync"
 	"time"
 
@@ -180,6 +181,11 @@ func (c *Client) write(ctx context.Context, req kmsg.Request, w *call) error {
 		return context.Cause(ctx)
 	}
 	defer func() { <-c.sending }()
+	// Of a turn and a context that are both there, select takes any: a context that is done
+	// must not cost the connection when nothing of the request is on it.
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 
 	c.mu.Lock()
 	if c.err != nil {
@@ -205,7 +211,7 @@ func (c *Client) write(ctx context.Context, req kmsg.Request, w *call) error {
 	// the wire, so it ends the connection.
 	stop := context.AfterFunc(ctx, func() { c.nc.SetWriteDeadline(time.Unix(1, 0)) })
 	_, err := c.nc.Write(b)
-	if !stop() && err == nil {
+	if !stop() && (err == nil || errors.Is(err, os.ErrDeadlineExceeded)) {
 		err = context.Cause(ctx)
 	}
 	if err != nil {

@@ -137,8 +137,13 @@ func TestClientContext(t *testing.T) {
 		if err != nil || *resp.(*kmsg.MetadataResponse).Topics[0].Topic != "b" {
 			t.Errorf("Do after one was given up: %v, %v", resp, err)
 		}
-		if _, err := c.Do(ctx, metadataFor(12, "c")); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Do with a context that is done: %v", err)
+		for range 50 {
+			if _, err := c.Do(ctx, metadataFor(12, "c")); !errors.Is(err, context.DeadlineExceeded) {
+				t.Fatalf("Do with a context that is done: %v", err)
+			}
+		}
+		if err := c.Err(); err != nil {
+			t.Errorf("contexts that were done before a byte was sent have ended the connection: %v", err)
 		}
 	})
 }
