@@ -78,7 +78,7 @@ func (g *groups) tell(a *adoption) {
 	}
 }
 
-// read goes through the records of a log that lie below its last stable offset.
+// read goes through the records of a log. Those of transactions are offsets only, so that none of them counts here.
 func (g *groups) read(l *log.Log) error {
 	v := l.View()
 	for at, end := v.LogStart(), v.LogEnd(); at < end; {

@@ -275,6 +275,7 @@ func (l *Log) written(h batch.Header, m *batch.Marker, pos int64) error {
 			if err := seg.txns.add(done); err != nil {
 				return l.fail("transaction index", err)
 			}
+			l.dirDirty.Store(true) // its first entry makes the file
 		}
 	}
 	return nil

@@ -24,10 +24,17 @@ func (l *Log) Close() error {
 	if err := l.closeActive(false); err != nil {
 		return l.fail("close", err)
 	}
+	// The snapshot says to a recovery that the indexes are durable: they are before it is there.
+	if err := l.flushView(l.View(), true); err != nil {
+		return err
+	}
 	if err := l.writeSnapshot(l.end, true); err != nil {
 		return l.fail("close", err)
 	}
-	return l.flushView(l.View(), true)
+	if err := l.syncNames(); err != nil {
+		return l.fail("close", err)
+	}
+	return nil
 }
 
 // Abandon gives the log's files back and writes nothing more: what a crash would leave.

@@ -186,3 +186,60 @@ func TestNoDescriptorLeft(t *testing.T) {
 		t.Errorf("%d files are open of %d", fs.open, fs.limit)
 	}
 }
+
+// TestBusyFilesAreBounded: files that all were used since they were opened are bounded as well.
+func TestBusyFilesAreBounded(t *testing.T) {
+	const bound = 5
+	files := NewFiles(3, bound)
+	logs := many(t, disktest.New(), files, 40)
+	for range 3 {
+		for _, l := range logs {
+			if err := appendOne(l); err != nil {
+				t.Fatal(err)
+			}
+			if _, written := files.Open(); written > bound {
+				t.Fatalf("%d files that are written to are open", written)
+			}
+			for _, other := range logs {
+				if len(other.segs) > 0 {
+					other.last().log.used.Store(true)
+				}
+			}
+		}
+	}
+}
+
+// reopened tells of each file before it is opened.
+type reopened struct {
+	disk.FS
+	before func(name string)
+}
+
+func (r reopened) Open(name string, flag disk.Flag) (disk.File, error) {
+	r.before(name)
+	return r.FS.Open(name, flag)
+}
+
+// TestFlushAfterAFailedClose: a file that is opened again does not say any more that what was written to it is lost.
+func TestFlushAfterAFailedClose(t *testing.T) {
+	fs, bad := disktest.New(), errors.New("input/output error")
+	var l *Log
+	armed := false
+	l = many(t, reopened{fs, func(name string) {
+		if armed && strings.HasSuffix(name, ".log") {
+			armed = false
+			// What a closing says that was under way when the flush looked whether the directory is given up.
+			_ = l.directory.Fail("sync", bad)
+		}
+	}}, NewFiles(9, 9), 1)[0]
+	if err := appendOne(l); err != nil {
+		t.Fatal(err)
+	}
+	if !l.last().log.closeIdle() {
+		t.Fatal("the file is in use")
+	}
+	armed = true
+	if err := l.Flush(); !errors.Is(err, bad) || l.FlushedOffset() != 0 {
+		t.Errorf("flushed to %d: %v", l.FlushedOffset(), err)
+	}
+}

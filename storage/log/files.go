@@ -100,7 +100,8 @@ func (f *Files) surplus(but *handle) []*handle {
 // oldest takes handles that nobody has out of a queue, until it holds no more than most; with used also those that would
 // go round once more.
 func (f *Files) oldest(q *queue, most int, but *handle, used bool) (out []*handle) {
-	for n := q.list.Len(); n > 0 && q.list.Len() > most; n-- {
+	// Twice round: where all were used, the bound holds all the same.
+	for n := 2 * q.list.Len(); n > 0 && q.list.Len() > most; n-- {
 		h := q.list.Front().Value.(*handle)
 		if h == but || (h.used.Swap(false) && !used) || h.pins.Load() > 0 {
 			q.list.MoveToBack(h.element)

@@ -100,6 +100,10 @@ func (l *Log) flushView(v *View, all bool) error {
 	if err := l.storeEpochs(v); err != nil {
 		return l.fail("flush", err)
 	}
+	// A file that was closed meanwhile was synced at that, and says no more whether it could be.
+	if err := l.directory.Offline(); err != nil {
+		return err
+	}
 	l.raiseFlushed(v)
 	l.flushedAt.Store(l.now().UnixMilli())
 	return nil
@@ -112,7 +116,10 @@ func (l *Log) raiseFlushed(v *View) {
 	l.flushed.Store(max(l.flushed.Load(), int64(v.end)))
 	// Where the view ends a segment may have begun since: its own last one was synced while it was written to, without
 	// its indexes.
-	if n := len(v.segs); n == 0 || l.rolled != v.end || v.segs[n-1].base == l.rolled || faults.pointPasses {
+	for len(l.begun) > 0 && l.begun[0] < v.end {
+		l.begun = l.begun[1:] // the view has it, and the one before it was synced as a whole
+	}
+	if n := len(v.segs); n == 0 || len(l.begun) == 0 || l.begun[0] != v.end || v.segs[n-1].base == v.end || faults.pointPasses {
 		l.point.Store(max(l.point.Load(), int64(v.end)))
 	}
 }
@@ -123,6 +130,7 @@ func (l *Log) setFlushed(o batch.Offset) {
 	defer l.pointMu.Unlock()
 	l.flushed.Store(int64(o))
 	l.point.Store(int64(o))
+	l.begun = nil
 }
 
 // lowerFlushed says that nothing at or behind an offset counts as durable.
@@ -131,7 +139,7 @@ func (l *Log) lowerFlushed(o batch.Offset) {
 	defer l.pointMu.Unlock()
 	l.flushed.Store(min(l.flushed.Load(), int64(o)))
 	l.point.Store(min(l.point.Load(), int64(o)))
-	l.rolled = batch.NoOffset // the segment that was begun there may be gone
+	l.begun = nil // they may be gone, and no flush is under way that does not know those that are left
 }
 
 // beginsAt says that a segment is to begin at an offset, and whether the recovery point is there already, so that the
@@ -139,7 +147,7 @@ func (l *Log) lowerFlushed(o batch.Offset) {
 func (l *Log) beginsAt(o batch.Offset) bool {
 	l.pointMu.Lock()
 	defer l.pointMu.Unlock()
-	l.rolled = o
+	l.begun = append(l.begun, o)
 	return l.point.Load() >= int64(o)
 }
 

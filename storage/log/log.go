@@ -84,11 +84,11 @@ type Log struct {
 	flushing sync.Mutex   // one flush, truncation or close at a time; nests inside the caller's lock
 	flushed  atomic.Int64 // every batch below is durable
 	// point is where a recovery may begin: the batches below are durable, and where a segment begins there all of the
-	// segments before it, their indexes too. It is raised, and a segment begun, under pointMu, with rolled the base of the
-	// newest segment: the one sees the other.
+	// segments before it, their indexes too. It is raised, and a segment begun, under pointMu, with begun the bases of
+	// segments that no flush has come to yet, the lowest first: the one sees the other.
 	point     atomic.Int64
 	pointMu   sync.Mutex
-	rolled    batch.Offset
+	begun     []batch.Offset
 	flushedAt atomic.Int64 // when, in ms
 	dirDirty  atomic.Bool  // names in the directory changed since it was synced
 	madeDirty atomic.Bool  // the directory itself is new in its parent

@@ -1,6 +1,7 @@
 package log
 
 import (
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -229,5 +230,99 @@ func TestRollBesideFlush(t *testing.T) {
 	x.ok(x.log.Flush())
 	if x.log.RecoveryPoint() != 10 {
 		t.Fatalf("the recovery point is %d", x.log.RecoveryPoint())
+	}
+}
+
+// TestRollsBesideFlush: the same where a second segment was begun meanwhile.
+func TestRollsBesideFlush(t *testing.T) {
+	x := newLived(t)
+	x.add(10)
+	v := x.log.View()
+	x.ok(x.log.Roll())
+	x.add(10)
+	x.ok(x.log.Roll())
+	x.log.flushing.Lock()
+	x.ok(x.log.flushView(v, false))
+	x.log.flushing.Unlock()
+	if x.log.FlushedOffset() != 10 || x.log.RecoveryPoint() != 0 {
+		t.Fatalf("flushed to %d, the recovery point is %d", x.log.FlushedOffset(), x.log.RecoveryPoint())
+	}
+	x.ok(x.log.Flush())
+	if x.log.RecoveryPoint() != 20 || x.log.FlushRolledDue() {
+		t.Fatalf("the recovery point is %d", x.log.RecoveryPoint())
+	}
+}
+
+// TestPowerFailsInAClose: a snapshot at the recovery point says that the indexes below are durable, so that they have to be
+// before it is there; nothing else knows of aborted transactions.
+func TestPowerFailsInAClose(t *testing.T) {
+	for stop := 1; ; stop++ {
+		stopped := false
+		for seed := range uint64(20) {
+			x := newTxnLog(t)
+			first := x.data(1)
+			x.ok(x.log.Flush())
+			x.marker(1, batch.Abort)
+			x.data(2)
+			x.marker(2, batch.Commit)
+			end := x.log.end
+			x.ok(x.log.Flush())
+			x.fs.StopAt(stop)
+			err := x.log.Close()
+			if stopped = x.fs.Stopped(); !stopped {
+				x.ok(err)
+			}
+			x.fs.Crash(rand.New(rand.NewPCG(seed, uint64(stop))))
+			l, _, err := Open(Options{FS: x.fs, Dir: "/t-0", Topic: "t", Config: x.conf, RecoveryPoint: end, HighWatermark: end})
+			x.ok(err)
+			x.log = l
+			if x.log.end != end {
+				t.Fatalf("stop %d, seed %d: the log ends at %d, not at %d", stop, seed, x.log.end, end)
+			}
+			got, err := l.View().Aborted(0, end)
+			x.ok(err)
+			if len(got) != 1 || got[0].FirstOffset != first {
+				t.Fatalf("stop %d, seed %d: aborted are %v", stop, seed, got)
+			}
+		}
+		if !stopped {
+			return
+		}
+	}
+}
+
+// TestSnapshotOfTheRecoveryPointIsSpoilt: the segment is read from its start then, on what was there at its start: an older
+// close's snapshot knows already what is read again.
+func TestSnapshotOfTheRecoveryPointIsSpoilt(t *testing.T) {
+	x := newTxnLog(t)
+	first := x.data(1)
+	x.marker(1, batch.Abort)
+	second := x.data(1)
+	x.ok(x.log.Close())
+	older := x.fs.Bytes("/t-0/00000000000000000003.snapshot")
+	x.open(true, 3)
+	x.marker(1, batch.Abort)
+	x.ok(x.log.Close())
+	x.fs.Put("/t-0/00000000000000000003.snapshot", older)
+	x.fs.Put("/t-0/00000000000000000004.snapshot", []byte("spoilt"))
+	l, r, err := Open(Options{FS: x.fs, Dir: "/t-0", Topic: "t", Config: x.conf, RecoveryPoint: 4, HighWatermark: 4})
+	x.ok(err)
+	if len(r.Dropped) != 1 {
+		t.Fatalf("%+v", r)
+	}
+	x.log = l
+	x.aborted(0, 4, AbortedTxn{ProducerID: 1, FirstOffset: first}, AbortedTxn{ProducerID: 1, FirstOffset: second})
+}
+
+// TestTransactionIndexIsThere: the file an aborted transaction makes is one whose name a flush makes durable.
+func TestTransactionIndexIsThere(t *testing.T) {
+	x := newTxnLog(t)
+	x.data(1)
+	x.ok(x.log.Flush())
+	x.marker(1, batch.Abort)
+	x.ok(x.log.Flush())
+	x.fs.Crash(nil)
+	if _, err := x.fs.Stat("/t-0/00000000000000000000.txnindex"); err != nil {
+		t.Error(err)
 	}
 }

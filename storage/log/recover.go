@@ -64,7 +64,14 @@ func (l *Log) recover(o Options, found []segmentFiles, epochsGood bool, report *
 		return err
 	}
 	if at < from.offset && from.pos > 0 {
-		from = middle{offset: all[first].base} // its snapshot was not readable
+		// Its snapshot was not readable. An older close's knows what is read again now.
+		from = middle{offset: all[first].base}
+		if err := l.dropSnapshots(func(s batch.Offset) bool { return s > from.offset }); err != nil {
+			return l.fail("removing snapshots", err)
+		}
+		if at, err = l.loadProducers(from.offset, all[0].base, report); err != nil {
+			return err
+		}
 	}
 	if closed && from.pos == 0 {
 		// The indexes are made anew: nothing may say any more that they are durable.

@@ -69,6 +69,13 @@ func (x *txnLog) add(b []byte, r producer.Rules) batch.Offset {
 	return a.Base
 }
 
+func (x *txnLog) ok(err error) {
+	x.t.Helper()
+	if err != nil {
+		x.t.Fatal(err)
+	}
+}
+
 func (x *txnLog) stable(want batch.Offset) {
 	x.t.Helper()
 	if got := x.log.View().LastStable(); got != want {
