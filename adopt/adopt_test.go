@@ -403,7 +403,7 @@ func TestGroups(t *testing.T) {
 		{Key: key(1, "classic", "topic"), Value: value}, {Key: key(2, "classic"), Value: value},
 		{Key: key(3, "c"), Value: value}, {Key: key(5, "c", "member"), Value: value}, {Key: key(5, "c", "member")},
 		{Key: key(11, "s"), Value: value}, {Key: key(11, "s"), Value: value}, {Key: key(17, "ended"), Value: value}, {Key: key(17, "ended")},
-		{Key: key(99, "x"), Value: value}, {Key: []byte{0}}, {Key: key(3)[:2], Value: value}, {Key: []byte{0, 3, 0, 9, 'x'}, Value: value},
+		{Key: key(99, "x"), Value: value}, {Key: key(99, "x"), Value: value}, {Key: key(98, "y"), Value: value}, {Key: key(98, "y")}, {Key: []byte{0}}, {Key: key(3)[:2], Value: value}, {Key: []byte{0, 3, 0, 9, 'x'}, Value: value},
 	} {
 		g.note(r)
 	}

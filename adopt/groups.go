@@ -31,8 +31,7 @@ const (
 
 // groups are the keys of groups' records that have a value, of one partition or of several.
 type groups struct {
-	keys    map[string]string // key to what kind of group, and which
-	unknown int               // keys that nobody can read
+	keys map[string]string // key to what kind of group, and which; "" where nobody can read it
 }
 
 // note takes a record: a later one of the same key counts.
@@ -43,16 +42,16 @@ func (g *groups) note(r batch.Record) {
 	id := int16(binary.BigEndian.Uint16(r.Key))
 	kind, ok := groupKinds[id]
 	switch {
-	case !ok && id > 2:
-		g.unknown++
-	case !ok: // offsets and classic groups
+	case id >= 0 && id <= 2: // offsets and classic groups
 	case r.Value == nil:
 		delete(g.keys, string(r.Key))
+	case !ok:
+		g.keys[string(r.Key)] = ""
 	default:
 		// All of these keys begin with the group's name.
 		name := r.Key[2:]
 		if len(name) < 2 || int(binary.BigEndian.Uint16(name)) > len(name)-2 {
-			g.unknown++
+			g.keys[string(r.Key)] = ""
 			return
 		}
 		name = name[2:][:binary.BigEndian.Uint16(name)]
@@ -66,6 +65,8 @@ func (g *groups) tell(a *adoption) {
 	for _, name := range g.keys {
 		count[name]++
 	}
+	unknown := count[""]
+	delete(count, "")
 	for _, name := range slices.Sorted(maps.Keys(count)) {
 		what := "; offsets it has committed are taken over"
 		if strings.HasPrefix(name, shareGroup) {
@@ -73,8 +74,8 @@ func (g *groups) tell(a *adoption) {
 		}
 		a.left("%s: %d records of its members and assignments%s", name, count[name], what)
 	}
-	if g.unknown > 0 {
-		a.left("%d records of groups that are not understood", g.unknown)
+	if unknown > 0 {
+		a.left("%d records of groups that are not understood", unknown)
 	}
 }
 
@@ -114,7 +115,7 @@ func (g *groups) read(l *log.Log) error {
 			}
 		}
 		if at == was {
-			return nil
+			return fmt.Errorf("no whole batch at offset %d of %d", at, end)
 		}
 	}
 	return nil

@@ -15,18 +15,8 @@ func TestSocketBuffers(t *testing.T) {
 	sizes := func(o ServerOptions) (send, receive int) {
 		o.Handler = nobody{}
 		s := NewServer(o)
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(context.Background())
-		ended := make(chan error, 1)
-		go func() { ended <- s.Serve(ctx, "PLAINTEXT", l) }()
-		nc, err := net.Dial("tcp", l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer nc.Close()
+		_, end := overTCP(t, s)
+		defer end()
 		for s.Stats().Accepted == 0 {
 			time.Sleep(time.Millisecond)
 		}
@@ -44,11 +34,6 @@ func TestSocketBuffers(t *testing.T) {
 			}
 		}
 		s.mu.Unlock()
-		cancel()
-		s.Close()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
 		return send, receive
 	}
 	if send, receive := sizes(ServerOptions{SendBuffer: 30000, ReceiveBuffer: 40000}); send != 60000 || receive != 80000 {

@@ -39,6 +39,7 @@ func (c *connection) grow(n int) error {
 	got, ok := c.budget.tryAcquire(int64(n) - c.charged)
 	if !ok {
 		var err error
+		c.in.shrink()
 		c.frameSince.Store(0) // not the peer's time
 		got, err = c.wait(c.budget, int64(n)-c.charged, func() error {
 			c.server.evictSenders()

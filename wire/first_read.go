@@ -24,8 +24,8 @@ type firstReader struct {
 	err   error
 }
 
-// newFirstReader is nil for what is not a plain TCP connection.
-func newFirstReader(nc net.Conn) *firstReader {
+// newFirstReader is the read of a firstReader; nil for what is not a plain TCP connection.
+func newFirstReader(nc net.Conn) func(class int8) (*buffer, int, error) {
 	tc, ok := nc.(*net.TCPConn)
 	if !ok {
 		return nil
@@ -36,7 +36,7 @@ func newFirstReader(nc net.Conn) *firstReader {
 	}
 	r := &firstReader{raw: raw}
 	r.step = r.run
-	return r
+	return r.read
 }
 
 // read waits for the first bytes and returns them at the start of a buffer of a

@@ -31,9 +31,11 @@ const (
 // connection has already shown to be good for, and after that takes at most four
 // times what arrived.
 type frameReader struct {
-	src      io.Reader
-	first    *firstReader // nil: src cannot be waited for without a buffer
-	max      int          // longest frame
+	src io.Reader
+	// first reads what comes after a pause into a buffer of a class that it takes only then; nil: src cannot be waited
+	// for without a buffer.
+	first    func(class int8) (*buffer, int, error)
+	max      int // longest frame
 	poison   bool
 	progress func(n int) // called whenever bytes arrived
 	// grow is asked before a large frame takes more memory; n is all of it.
@@ -145,14 +147,34 @@ func (f *frameReader) next() (size int, key int16, err error) {
 
 // begin reads what comes first into a buffer.
 func (f *frameReader) begin() error {
-	b, n, err := f.first.read(f.class)
+	b, n, err := f.first(f.class)
 	if b == nil {
 		return err
 	}
-	f.ahead, f.r, f.w, f.peak = b, 0, n, n
-	f.filled(n == len(b.b))
+	if n < headSize {
+		// Too little to know a length by: what follows may take its time.
+		f.headN = copy(f.head[:], b.b[:n])
+		putBuffer(b)
+	} else {
+		f.ahead, f.r, f.w, f.peak = b, 0, n, n
+		f.filled(n == len(b.b))
+	}
 	f.progress(n)
 	return nil
+}
+
+// shrink moves what is buffered to where it just fits: who waits for the budget is to hold little beyond what came.
+func (f *frameReader) shrink() {
+	if f.ahead == nil {
+		return
+	}
+	n := f.w - f.r
+	if n <= headSize {
+		f.headN = copy(f.head[:], f.buffered())
+		f.dropAhead()
+	} else if class := classFor(n); class < f.ahead.class {
+		f.moveAhead(class)
+	}
 }
 
 // filled notes that the last read into ahead has filled it, or has not.

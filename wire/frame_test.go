@@ -39,6 +39,9 @@ func readAll(f *frameReader) (frames [][]byte, err error) {
 		if err != nil {
 			return frames, err
 		}
+		if f.first != nil {
+			f.shrink() // as one that waits for the budget does
+		}
 		b, buf, err := f.body(key == keyProduce)
 		if err != nil {
 			return frames, err
@@ -92,7 +95,32 @@ func noise(rng *rand.Rand, n int) []byte {
 func checkFrames(t *testing.T, stream []byte, max int, sizes func() int) {
 	t.Helper()
 	want, bad := cutFrames(stream, max)
-	got, err := readAll(newFrameReader(&trickle{bytes.Clone(stream), sizes}, max))
+	for _, waits := range []bool{false, true} {
+		f := newFrameReader(&trickle{bytes.Clone(stream), sizes}, max)
+		if waits {
+			f.first = firstOf(f.src)
+			f.grow = func(int) error { f.shrink(); return nil }
+		}
+		got, err := readAll(f)
+		sameFrames(t, got, want, err, bad)
+	}
+}
+
+// firstOf reads a stream's first bytes as a firstReader does those of a connection.
+func firstOf(src io.Reader) func(class int8) (*buffer, int, error) {
+	return func(class int8) (*buffer, int, error) {
+		b := getClass(class)
+		n, err := src.Read(b.b)
+		if n == 0 {
+			putBuffer(b)
+			return nil, 0, err
+		}
+		return b, n, nil
+	}
+}
+
+func sameFrames(t *testing.T, got, want [][]byte, err error, bad bool) {
+	t.Helper()
 	if len(got) != len(want) {
 		t.Fatalf("read %d frames, want %d; error %v", len(got), len(want), err)
 	}
@@ -209,5 +237,31 @@ func TestLooksLike(t *testing.T) {
 		if has := strings.Contains(err.Error(), "looks like"); has != (want != "") || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want a hint at %q", start, err, want)
 		}
+	}
+}
+
+// A connection that has sent less than a head holds no buffer, and one that waits for the budget no more than what came needs.
+func TestWaitingHoldsLittle(t *testing.T) {
+	whole := frame(0, 7, 1, strings.Repeat("x", 40<<10))
+	for _, c := range []struct{ came, held int }{{1, 0}, {headSize - 1, 0}, {headSize, 0}, {100, bufferSizes[0]}, {20 << 10, bufferSizes[2]}} {
+		src := &trickle{bytes.Clone(whole), func() int { return c.came }}
+		f := newFrameReader(src, 1<<20)
+		f.first, f.class = firstOf(src), 2
+		if c.came < headSize {
+			if err := f.begin(); err != nil {
+				t.Fatal(err)
+			}
+		} else if _, _, err := f.next(); err != nil {
+			t.Fatal(err)
+		}
+		f.shrink()
+		held := 0
+		if f.ahead != nil {
+			held = len(f.ahead.b)
+		}
+		if held != c.held || !bytes.Equal(f.buffered(), whole[:c.came]) {
+			t.Errorf("of %d bytes %d are there, in a buffer of %d, want %d", c.came, len(f.buffered()), held, c.held)
+		}
+		f.close()
 	}
 }

@@ -101,3 +101,22 @@ func TestLengthsOfRecordsWrittenAnew(t *testing.T) {
 		t.Errorf("written as %v, want %v", c.Batch[HeaderSize:], want)
 	}
 }
+
+// TestMeasuredAsItCame: a plain batch that grows where it is numbered anew is measured as it came.
+func TestMeasuredAsItCame(t *testing.T) {
+	var records []byte
+	for range 100 {
+		records = append(records, 12, 0, 0, 0, 1, 1, 0) // offset delta 0, no key, no value: a delta from 64 on takes a byte more
+	}
+	b := raw(codec.None, 100, records)
+	r := open()
+	r.MaxBytes = len(b)
+	c, err := Validate(b, r)
+	if err != nil || len(c.Batch) <= len(b) {
+		t.Fatalf("%v: %d bytes of %d", err, len(c.Batch), len(b))
+	}
+	r.MaxBytes--
+	if _, err := Validate(b, r); kindOf(err) != TooLarge {
+		t.Fatalf("a batch above the limit: %v", err)
+	}
+}

@@ -331,3 +331,29 @@ func TestDeletedNameIsGivenAgain(t *testing.T) {
 		t.Errorf("%d names wait", len(x.log.deleted))
 	}
 }
+
+// A file system that takes no times costs a cleaned segment its age, and nothing else.
+func TestAgeThatCannotBeKept(t *testing.T) {
+	x := newLaundry(t, Config{})
+	for range 3 {
+		x.put(batch.BuilderOptions{}, "a=1")
+		x.roll()
+	}
+	asked := false
+	x.fs.Refuse(func(op, name string) error {
+		if op == "setmodified" {
+			asked = true
+			return errors.New("not here")
+		}
+		return nil
+	})
+	if out := x.clean(); out.Segments != 3 || out.Into != 1 {
+		t.Fatalf("%+v", out)
+	}
+	if !asked {
+		t.Error("no age was set")
+	}
+	if err := x.log.directory.Offline(); err != nil {
+		t.Errorf("the directory was given up: %v", err)
+	}
+}

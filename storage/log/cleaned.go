@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"go.uber.org/zap"
+
 	"millrace/storage/batch"
 	"millrace/storage/disk"
 )
@@ -144,7 +146,9 @@ func (w *cleanedSegment) finish(modified time.Time) error {
 	}
 	for _, path := range []string{w.seg.offsets.path, w.seg.times.path, w.seg.log.path} {
 		if err := w.c.l.fs.SetModified(path, modified); err != nil {
-			return w.failed(fmt.Errorf("age of segment: %w", err))
+			// Some file systems take no times. The records are safe; only their age begins anew.
+			w.c.l.logger.Warn("a cleaned segment does not keep its age", w.c.l.field(), zap.String("file", path), zap.Error(err))
+			break
 		}
 	}
 	w.finished = true
