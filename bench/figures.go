@@ -510,15 +510,15 @@ func memory() figure {
 	const idle = "MiB idle"
 	return figure{name: "memory", telling: true, atMost: 3, run: func(r *run, p *peer.Peer) (ms []measure, err error) {
 		err = r.fresh(p.Name, func(p *peer.Peer) error {
-			look := func(name string) (float64, error) {
+			look := func(name string) (own float64, err error) {
 				time.Sleep(r.window)
 				n, err := peer.Resident(p.PID)
-				mib := float64(n.All) / (1 << 20)
-				ms = append(ms, measure{name, false, mib})
+				own = float64(n.Own) / (1 << 20)
+				ms = append(ms, measure{name, false, float64(n.All) / (1 << 20)})
 				if name == idle {
-					ms = append(ms, measure{name + " without mapped files", false, float64(n.Own) / (1 << 20)})
+					ms = append(ms, measure{name + " without mapped files", false, own})
 				}
-				return mib, err
+				return own, err
 			}
 			empty, err := look(idle)
 			if err != nil {
@@ -538,7 +538,7 @@ func memory() figure {
 				if err != nil {
 					return err
 				}
-				if n == 10000 && with > empty {
+				if n == 10000 && with > empty { // the program's own pages, which come as they are used, are no connection's
 					ms = append(ms, measure{"KiB for each connection", false, (with - empty) * 1024 / float64(n)})
 				}
 			}

@@ -104,7 +104,8 @@ behind is first measured a second time; it counts when it falls behind again.
 - **Tail**: readers wait at the end of what one connection produces at a fixed pace; CPU is that of both sides, for each GB delivered.
 - **Latency** is an open loop from the moment when a record was due until its reader has it, acks=all, no linger, one partition, 100-byte values;
   the floor is an echo at the same pace. At 100 records a second a round has too few records for its p99.9 to differ from its slowest.
-- **Start** is from exec in an empty directory; formatting Kafka's directory is not counted. **Memory** is resident memory of a fresh process, mapped files included.
+- **Start** is from exec in an empty directory; formatting Kafka's directory is not counted. **Memory** is resident memory of a fresh process, mapped files included; what a
+  connection costs is counted without them.
   Memory is taken in three rounds: it hardly differs between them. kfake cannot have 10,000 partitions with a data directory.
 
 `
