@@ -5,8 +5,16 @@ import "sync"
 // A buffer is a pooled run of bytes.
 type buffer struct {
 	b     []byte
-	class int8 // index into bufferSizes, or -1: not pooled
+	class int8 // index into bufferSizes, or one of those below
 }
+
+const (
+	// kept: a buffer of its own, which may be kept.
+	kept int8 = -1
+	// mapped: too large for a pool, and not Go's, which would hold it until it next looks for garbage: a few of them
+	// would be several times what the budget knows of.
+	mapped int8 = -2
+)
 
 // bufferSizes are the sizes buffers come in. The small ones are read ahead into;
 // the large ones take one Produce frame each, and have some room above the power
@@ -21,7 +29,7 @@ const aheadClasses = 3 // of bufferSizes
 
 var bufferPools [len(bufferSizes)]sync.Pool
 
-// classFor is the smallest class that holds n bytes, or -1.
+// classFor is the smallest class that holds n bytes, or below 0.
 func classFor(n int) int8 {
 	for i, size := range bufferSizes {
 		if n <= size {
@@ -38,20 +46,29 @@ func getClass(class int8) *buffer {
 	return &buffer{b: make([]byte, bufferSizes[class]), class: class}
 }
 
-// newBuffer returns a buffer of at least n bytes, from a pool if it may be and one
-// has buffers that large.
-func newBuffer(n int, pooled bool) *buffer {
-	if pooled {
-		if class := classFor(n); class >= 0 {
-			return getClass(class)
-		}
+// newBuffer returns a buffer of at least n bytes: one that goes with putBuffer if
+// it may be, from a pool that has buffers that large or from the system.
+func newBuffer(n int, returned bool) *buffer {
+	if !returned {
+		return &buffer{b: make([]byte, n), class: kept}
 	}
-	return &buffer{b: make([]byte, n), class: -1}
+	if class := classFor(n); class >= 0 {
+		return getClass(class)
+	}
+	if b := mapBytes(n); b != nil {
+		return &buffer{b: b, class: mapped}
+	}
+	return &buffer{b: make([]byte, n), class: kept}
 }
 
 func putBuffer(b *buffer) {
-	if b != nil && b.class >= 0 {
+	switch {
+	case b == nil:
+	case b.class >= 0:
 		bufferPools[b.class].Put(b)
+	case b.class == mapped:
+		unmapBytes(b.b)
+		b.b = nil
 	}
 }
 

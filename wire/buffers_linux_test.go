@@ -1,8 +1,11 @@
 package wire
 
 import (
+	"bytes"
 	"context"
 	"net"
+	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -50,3 +53,40 @@ type nobody struct{}
 func (nobody) Serves(string, int16, int16) bool { return false }
 
 func (nobody) Handle(context.Context, *Request) Reply { return Reply{Close: true} }
+
+// Produces that are too large for a pool leave Go no garbage that it holds until
+// it looks for some, and what a large frame of another kind grew in none either.
+func TestLargestFramesLeaveNoGarbage(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector has pools forget what they hold")
+	}
+	const size, frames = 40 << 20, 8
+	read := func(key int16) uint64 {
+		big := frame(key, 7, 1, strings.Repeat("x", size))
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for range frames {
+			f := newFrameReader(&trickle{big, func() int { return 1 << 20 }}, 100<<20)
+			if _, _, err := f.next(); err != nil {
+				t.Fatal(err)
+			}
+			b, buf, err := f.body(key == keyProduce)
+			if err != nil || !bytes.Equal(b, big[4:]) {
+				t.Fatalf("the frame is not what was sent: %v", err)
+			}
+			if key == keyProduce {
+				f.done(b, buf)
+			}
+			f.close()
+		}
+		runtime.ReadMemStats(&after)
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	read(keyProduce) // fills the pools
+	if n := read(keyProduce); n > size {
+		t.Errorf("%d Produces of %d bytes made it allocate %d bytes", frames, size, n)
+	}
+	if n := read(3); n > (frames+1)*(size+1<<10) {
+		t.Errorf("%d requests of %d bytes, which may be kept, made it allocate %d bytes", frames, size, n)
+	}
+}

@@ -291,12 +291,14 @@ func (f *frameReader) own(pooled bool) ([]byte, *buffer, error) {
 	if err := f.grow(room); err != nil {
 		return nil, nil, err
 	}
-	buf := newBuffer(room, pooled)
+	buf := newBuffer(room, pooled || room < size)
 	have := copy(buf.b, f.buffered()[4:])
 	f.headN = 0
 	f.dropAhead()
 	for {
-		room = min(size, len(buf.b))
+		if pooled {
+			room = min(size, len(buf.b)) // what may be kept is not to end in one on the way
+		}
 		for have < room {
 			// With the last of it, the head of a frame that has come behind it: a
 			// producer with several requests in flight need not be asked twice.
@@ -325,7 +327,8 @@ func (f *frameReader) own(pooled bool) ([]byte, *buffer, error) {
 			putBuffer(buf)
 			return nil, nil, err
 		}
-		next := newBuffer(min(size, 4*have), pooled)
+		room = min(size, 4*have)
+		next := newBuffer(room, pooled || room < size)
 		copy(next.b, buf.b[:have])
 		putBuffer(buf)
 		buf = next

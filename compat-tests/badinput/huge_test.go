@@ -166,7 +166,7 @@ func TestDefaults(t *testing.T) {
 	t.Parallel()
 	v := start(t, filepath.Join(t.TempDir(), "data"), "")
 	v.create(t, topic)
-	const most = 256*mib + 3*256*mib
+	const most = 256*mib + 2*256*mib
 	// A Produce of the longest frame there may be, of which the batch is too
 	// large for the topic.
 	room := 100*mib - 200

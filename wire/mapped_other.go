@@ -1,0 +1,7 @@
+//go:build !linux
+
+package wire
+
+func mapBytes(int) []byte { return nil }
+
+func unmapBytes([]byte) {}
