@@ -41,6 +41,8 @@ func TestExplainedNarrowly(t *testing.T) {
 		{`Metadata v9: metadata of some [{a name}], create true, operations false false.Topics."orc-1-none".Partitions[0].Leader: 1 against 2`, ""},
 		{`Metadata v9: metadata of some [{a name}], create true, operations false false.Topics."orc-1-none".Partitions: 1 elements against 2: [] against []`, ""},
 		{`UpdateFeatures v1: update features [{kraft.version 1 1}], down false.ErrorCode: 95 against 0`, "not ahead of its code"},
+		{`UpdateFeatures v1: update features [{kraft.version 1 1}], down false.Results: null against [{"ErrorCode":0,"ErrorMessage":"\u003ctext\u003e","Feature":"kraft.version","UnknownTags":0}]`, "not ahead of its code"},
+		{`UpdateFeatures v1: update features [{kraft.version 1 1}], down false.Results: null against [{"ErrorCode":95,"ErrorMessage":"\u003ctext\u003e","Feature":"kraft.version","UnknownTags":0}]`, ""},
 		{`UpdateFeatures v1: update features [{metadata.version 7 1}], down false.ErrorCode: 95 against 0`, ""},
 		{`DescribeConfigs v3: describe configs type 8 "=1" [], synonyms true, documentation true.Resources[0].Configs."a.B": null against {"Value":"WARN"}`, "KIP-412"},
 		{`DescribeConfigs v3: describe configs type 8 "=1" [], synonyms true, documentation true.Resources[0].Configs."root".ReadOnly: true against false`, ""},

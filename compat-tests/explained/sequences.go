@@ -15,7 +15,7 @@ var Sequences = []Difference{
 	{API: "DescribeConfigs", Ticket: "KIP-412", Why: "loggers are named after each server's own parts", At: at(
 		`type 8 .*\.Configs\."[\w.$]+": (null against \{.*|\{.* against null)$`)},
 	{API: "DescribeConfigs", Purpose: &OneNode, Why: "the level that each server logs at", At: at(`type 8 .*\.Configs\."root"\.Value: "INFO" against "[A-Z]+"$`)},
-	{API: "UpdateFeatures", Purpose: &Unbuilt, Why: "Kafka would raise kraft.version to 1", At: at(`kraft.version.*(ErrorCode: 95 against 0|ErrorMessage: )`)},
+	{API: "UpdateFeatures", Purpose: &Unbuilt, Why: "Kafka would raise kraft.version to 1", At: at(`kraft.version.*(\.ErrorCode: 95 against 0|\.ErrorMessage: "<text>" against null|\.Results: null against \[\{"ErrorCode":0,.*)$`)},
 	{API: "IncrementalAlterConfigs", Purpose: &Unbuilt, Why: "a setting that asks for protection, or for a provider of configs, is refused while there is none", At: at(
 		`: (listener\.name\.[a-z]+\.)?(config\.providers|sasl\.[a-z.]+|ssl\.[a-z.]+)=.*\.(ErrorCode: 42 against 0|ErrorMessage: "<text>" against null)$`)},
 	{API: "IncrementalAlterConfigs", Purpose: &Reach, Why: "log.flush.interval.ms below 0: Kafka takes it, cannot apply it, and creates no topic any more", At: at(

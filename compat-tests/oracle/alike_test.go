@@ -164,3 +164,24 @@ func TestAlikeNumbers(t *testing.T) {
 		}
 	}
 }
+
+// TestUnmeasured: limits between one batch and everything are left out of a Fetch of
+// a topic that is compressed anew, and stay for others.
+func TestUnmeasured(t *testing.T) {
+	n := newNormaliser("orc-", "orc-1-")
+	create := kmsg.NewPtrCreateTopicsRequest()
+	create.Topics = []kmsg.CreateTopicsRequestTopic{{Topic: "packed", Configs: []kmsg.CreateTopicsRequestTopicConfig{{Name: "compression.type", Value: kmsg.StringPtr("zstd")}}}}
+	n.asked(create)
+	for _, c := range []struct {
+		topic      string
+		set, after int32
+	}{{"packed", 100, 1}, {"packed", 1, 1}, {"packed", 0, 0}, {"packed", -1, -1}, {"packed", 1 << 20, 1 << 20}, {"plain", 100, 100}} {
+		r := kmsg.NewPtrFetchRequest()
+		r.MaxBytes, r.MinBytes = c.set, c.set
+		r.Topics = []kmsg.FetchRequestTopic{{Topic: c.topic, Partitions: []kmsg.FetchRequestTopicPartition{{PartitionMaxBytes: c.set}}}}
+		n.asked(r)
+		if got := []int32{r.MaxBytes, r.MinBytes, r.Topics[0].Partitions[0].PartitionMaxBytes}; got[0] != c.after || got[1] != c.after || got[2] != c.after {
+			t.Errorf("%s: limits of %d became %d, want %d", c.topic, c.set, got, c.after)
+		}
+	}
+}

@@ -99,7 +99,8 @@ type normaliser struct {
 	topic  string
 }
 
-// asked takes note of what a request says of compression.
+// asked takes note of what a request says of compression, and takes out of it what
+// would be answered by how well a server compresses.
 func (n *normaliser) asked(req kmsg.Request) {
 	note := func(topic, key string, value *string) {
 		if key == "compression.type" && (value == nil || *value != "producer") {
@@ -107,6 +108,8 @@ func (n *normaliser) asked(req kmsg.Request) {
 		}
 	}
 	switch r := req.(type) {
+	case *kmsg.FetchRequest:
+		n.unmeasured(r)
 	case *kmsg.CreateTopicsRequest:
 		for _, t := range r.Topics {
 			for _, c := range t.Configs {
@@ -124,6 +127,28 @@ func (n *normaliser) asked(req kmsg.Request) {
 			for _, c := range x.Configs {
 				note(x.ResourceName, c.Name, c.Value)
 			}
+		}
+	}
+}
+
+// unmeasured has a Fetch of topics that a broker may have compressed anew ask for
+// one batch or for as much as there is: how many come within a limit between the
+// two depends on the bytes that a codec's implementation makes of them.
+func (n *normaliser) unmeasured(r *kmsg.FetchRequest) {
+	extreme := func(limit *int32) {
+		if *limit > 1 && *limit < 1<<20 {
+			*limit = 1
+		}
+	}
+	for i := range r.Topics {
+		t := &r.Topics[i]
+		if !n.packed[t.Topic] {
+			continue
+		}
+		extreme(&r.MaxBytes)
+		extreme(&r.MinBytes)
+		for j := range t.Partitions {
+			extreme(&t.Partitions[j].PartitionMaxBytes)
 		}
 	}
 }

@@ -226,31 +226,55 @@ func (l levels) groupNumber(group Lookup, name string) (int64, bool) {
 	return v.num, err == nil
 }
 
-// CheckClientMetrics judges one config of a client metrics subscription (KIP-714).
-func CheckClientMetrics(name, value string) error {
-	k, ok := Find(ClientMetricsScope, name)
-	if !ok {
-		return &Error{Message: "Unknown client metrics configuration: " + name, Request: true}
+// CheckClientMetrics judges all that a client metrics subscription sets (KIP-714). As
+// in Kafka each kind of fault is looked for in all configs before the next kind is:
+// which of several is told of does not depend on their names.
+func CheckClientMetrics(subscription Lookup, own []string) error {
+	for _, name := range own {
+		if _, ok := Find(ClientMetricsScope, name); !ok {
+			return &Error{Message: "Unknown client metrics configuration: " + name, Request: true}
+		}
 	}
-	v, err := k.parse(value)
-	if err != nil {
-		return err
+	values := map[string]value{}
+	for _, name := range own {
+		k, _ := Find(ClientMetricsScope, name)
+		text, _ := subscription.get(name)
+		v, err := k.parse(text)
+		if err == nil && k.Type == List {
+			err = k.distinct(v)
+		}
+		if err != nil {
+			return err
+		}
+		values[name] = v
 	}
-	if k.Rule.Kind == Between && (v.num < k.Rule.Min || v.num > k.Rule.Max) {
-		return &Error{Message: fmt.Sprintf("Invalid value %s for %s, interval must be between %d and %d (1 hour)", v, name, k.Rule.Min, k.Rule.Max), Request: true}
+	for _, name := range own {
+		k, _ := Find(ClientMetricsScope, name)
+		if v := values[name]; k.Rule.Kind == Between && (v.num < k.Rule.Min || v.num > k.Rule.Max) {
+			return &Error{Message: fmt.Sprintf("Invalid value %s for %s, interval must be between %d and %d (1 hour)", v, name, k.Rule.Min, k.Rule.Max), Request: true}
+		}
 	}
-	return k.obey(v)
+	for _, name := range own {
+		k, _ := Find(ClientMetricsScope, name)
+		if k.Rule.Kind == Matches {
+			if err := checkMatches(values[name].list); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 var matchKeys = []string{"client_instance_id", "client_id", "client_software_name", "client_software_version", "client_source_address", "client_source_port"}
 
 // checkMatches takes key=regex entries. Kafka's patterns are Java's; what Go
-// cannot compile is refused here, as it could not be matched.
+// cannot compile is refused here, as it could not be matched. Kafka splits an entry
+// at each = and wants two parts, not counting empty ones at its end.
 func checkMatches(list []string) error {
 	for _, entry := range list {
-		key, pattern, ok := strings.Cut(entry, "=")
-		if entry == "" {
-			return &Error{Message: "Configuration 'match' values must not be empty."}
+		key, pattern, ok := strings.Cut(strings.TrimRight(entry, "="), "=")
+		if strings.Contains(pattern, "=") {
+			ok = false
 		}
 		if _, err := regexp.Compile(strings.TrimFunc(pattern, javaBlank)); err != nil {
 			ok = false

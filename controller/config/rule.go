@@ -278,6 +278,9 @@ func (k *Key) follow(v value) error {
 		_, err := ParseBootstrapServers(v.list)
 		return err
 	case Matches:
+		if err := k.distinct(v); err != nil {
+			return err
+		}
 		return checkMatches(v.list)
 	}
 	return nil
@@ -331,7 +334,7 @@ func (k *Key) distinct(v value) error {
 		}
 	}
 	for i, item := range v.list {
-		if r.Kind != NoBlanks && r.Kind != SetOf && contains(v.list[:i], item) {
+		if r.Kind != NoBlanks && r.Kind != SetOf && r.Kind != Matches && contains(v.list[:i], item) {
 			return &Error{Message: fmt.Sprintf("Configuration '%s' values must not be duplicated.", k.Name)}
 		}
 	}

@@ -2,6 +2,8 @@ package config
 
 import (
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -294,27 +296,38 @@ func TestCheckGroup(t *testing.T) {
 
 func TestCheckClientMetrics(t *testing.T) {
 	for _, c := range []struct {
-		name, value string
-		request     bool
-		want        string
+		set     map[string]string
+		request bool
+		want    string
 	}{
-		{"interval.ms", "100", false, ""},
-		{"interval.ms", "99", true, "interval must be between 100 and 3600000 (1 hour)"},
-		{"interval.ms", "x", false, "Not a number"},
-		{"metrics", "a,b", false, ""},
-		{"match", "client_id=a.*, client_software_name=x", false, ""},
-		{"match", "client_id=(", false, "Illegal client matching pattern"},
-		{"match", "who=x", false, "Illegal client matching pattern"},
-		{"foo", "x", true, "Unknown client metrics configuration: foo"},
+		{map[string]string{}, false, ""},
+		{map[string]string{"interval.ms": "100"}, false, ""},
+		{map[string]string{"interval.ms": "99"}, true, "interval must be between 100 and 3600000 (1 hour)"},
+		{map[string]string{"interval.ms": "x"}, false, "Not a number"},
+		{map[string]string{"metrics": "a,b", "match": ""}, false, ""},
+		{map[string]string{"metrics": "a,,b"}, false, "values must not be empty"},
+		{map[string]string{"match": "client_id=a.*, client_software_name=x"}, false, ""},
+		{map[string]string{"match": "client_id=a,client_id=a", "metrics": "a,a"}, false, ""},
+		{map[string]string{"match": "client_id=("}, false, "Illegal client matching pattern"},
+		{map[string]string{"match": "client_id=a=b"}, false, "Illegal client matching pattern"},
+		{map[string]string{"match": "client_id="}, false, "Illegal client matching pattern"},
+		{map[string]string{"match": "client_id=a=="}, false, ""},
+		{map[string]string{"match": "who=x"}, false, "Illegal client matching pattern"},
+		{map[string]string{"foo": "x"}, true, "Unknown client metrics configuration: foo"},
+		// What is looked at first does not depend on the names.
+		{map[string]string{"foo": "x", "interval.ms": "x", "match": "who=x", "metrics": "a,,b"}, true, "Unknown client metrics configuration: foo"},
+		{map[string]string{"interval.ms": "99", "metrics": "a,,b"}, false, "values must not be empty"},
+		{map[string]string{"interval.ms": "99", "match": "a,,b"}, false, "values must not be empty"},
+		{map[string]string{"interval.ms": "99", "match": "who=x"}, true, "interval must be between"},
 	} {
-		err := CheckClientMetrics(c.name, c.value)
+		err := CheckClientMetrics(own(c.set), slices.Sorted(maps.Keys(c.set)))
 		var e *Error
 		if c.want == "" {
 			if err != nil {
-				t.Errorf("%s=%s: %v", c.name, c.value, err)
+				t.Errorf("%v: %v", c.set, err)
 			}
 		} else if !errors.As(err, &e) || e.Request != c.request || !strings.Contains(e.Message, c.want) {
-			t.Errorf("%s=%s: %v", c.name, c.value, err)
+			t.Errorf("%v: %v", c.set, err)
 		}
 	}
 }

@@ -119,8 +119,11 @@ func (d *Decider) refusedBefore(r resource, times map[image.Resource]int) *failu
 	if times[image.Resource{Type: r.kind, Name: r.name}] > 1 {
 		return fail(kerr.InvalidRequest, "Each resource must appear at most once.")
 	}
-	if f := wellFormed(r); f != nil || r.kind != image.BrokerResource {
+	if f := wellFormed(r); f != nil {
 		return f
+	}
+	if _, known := scopeOf(r.kind); known && r.kind != image.BrokerResource {
+		return nil
 	}
 	_, f := d.alter(r)
 	return f
@@ -279,10 +282,9 @@ func (d *Decider) checkAll(r resource, configs []image.Config) *failure {
 		if r.name == "" {
 			return fail(kerr.InvalidRequest, "Subscription name can't be empty")
 		}
-		for _, pair := range configs {
-			if err := config.CheckClientMetrics(pair.Key, pair.Value); err != nil {
-				return refused(err)
-			}
+		get, keys := lookup(configs)
+		if err := config.CheckClientMetrics(get, keys); err != nil {
+			return refused(err)
 		}
 	}
 	return nil

@@ -107,6 +107,14 @@ func (l *Log) open(o Options, report *Report) error {
 			return l.fail("start above the log end", err)
 		}
 	}
+	if l.start == l.end && l.producers.Len() > 0 {
+		// As in Kafka, which knows after a start the producers of records that may still be read, and those that a
+		// snapshot above the log start names: none where all records were deleted.
+		l.producers.Clear(l.end)
+		if err := l.dropSnapshots(func(s batch.Offset) bool { return s <= l.start }); err != nil {
+			return l.fail("removing snapshots", err)
+		}
+	}
 	l.epochs = l.epochs.TruncateFromEnd(l.end).TruncateFromStart(l.start)
 	l.hw = min(max(o.HighWatermark, l.start), l.end)
 	l.hwAt = l.placeOf(l.hw)

@@ -3,6 +3,7 @@ package log
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"millrace/storage/batch"
 	"millrace/storage/disktest"
@@ -63,6 +64,59 @@ func TestRecoveryKeepsNoFileOpen(t *testing.T) {
 		}
 		if err := l.Close(); err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// A start forgets who wrote what was all deleted, as Kafka does: nothing of it could
+// be read, so nothing is known of it. A producer of a record that is left stays, and
+// those beside it that a snapshot or the same segment names.
+func TestProducersOfDeletedRecordsAreForgotten(t *testing.T) {
+	for _, c := range []struct {
+		start batch.Offset
+		clean bool
+		want  int
+	}{{0, true, 2}, {1, true, 2}, {2, true, 0}, {0, false, 2}, {1, false, 2}, {2, false, 0}} {
+		fs := disktest.New()
+		o := Options{FS: fs, Dir: "d/t-0", Topic: "t", Now: func() time.Time { return time.UnixMilli(1000) }}
+		l, _, err := Open(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for id := range batch.ProducerID(2) {
+			u := batch.NewBuilder(batch.BuilderOptions{Producer: true, ProducerID: id, ProducerEpoch: 0, BaseSequence: 0})
+			u.Add(7, nil, []byte("v"))
+			b := u.Bytes()
+			h, err := batch.ParseHeader(b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !h.HasProducer() {
+				t.Fatal("no producer")
+			}
+			if _, err := l.Append(b, h, 7); err != nil {
+				t.Fatal(err)
+			}
+		}
+		l.SetHighWatermark(2)
+		if err := l.SetLogStart(c.start); err != nil {
+			t.Fatal(err)
+		}
+		o.LogStart, o.HighWatermark, o.Clean = c.start, 2, c.clean
+		if !c.clean {
+			l.Abandon()
+		} else if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if l, _, err = Open(o); err != nil {
+				t.Fatal(err)
+			}
+			if got := len(l.Producers()); got != c.want {
+				t.Errorf("start %d, closed in order %v: %d producers are known, want %d", c.start, c.clean, got, c.want)
+			}
+			l.Abandon()
+			o.Clean = false
 		}
 	}
 }
