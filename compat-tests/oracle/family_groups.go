@@ -1,13 +1,9 @@
 package oracle
 
 import (
-	"encoding/binary"
 	"fmt"
-	"math"
-	"slices"
 	"strings"
 	"time"
-	"unicode/utf16"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -40,44 +36,6 @@ func init() {
 	})
 }
 
-// grouping is what the members of a group are like.
-type grouping struct {
-	// short: rebalances run out soon.
-	short bool
-	// kind is their protocol type.
-	kind string
-	// subscribes: their metadata are subscriptions, as consumers have them, so that
-	// the group knows its topics. Else it is nothing that can be read as one.
-	subscribes bool
-}
-
-func (g *gen) drawGrouping() grouping {
-	return grouping{g.chance(20), oneOf(g.Rand, "consumer", "consumer", "consumer", "consumer", "connect"), g.chance(50)}
-}
-
-// consumerSubscription is a consumer's subscription to topics in one of its versions, and
-// something behind it.
-func consumerSubscription(version int16, behind string, topics ...string) []byte {
-	b := binary.BigEndian.AppendUint16(nil, uint16(version))
-	b = binary.BigEndian.AppendUint32(b, uint32(len(topics)))
-	for _, t := range topics {
-		b = append(binary.BigEndian.AppendUint16(b, uint16(len(t))), t...)
-	}
-	b = binary.BigEndian.AppendUint32(b, 0xffffffff) // no user data
-	if version > 0 {
-		b = binary.BigEndian.AppendUint32(b, 0) // no partitions owned
-	}
-	return append(b, behind...)
-}
-
-// other is a protocol type that is not the group's.
-func (x grouping) other() string {
-	if x.kind == "connect" {
-		return "consumer"
-	}
-	return "connect"
-}
-
 // gather brings some members to where a group works.
 func (g *gen) gather() []Step {
 	var steps []Step
@@ -93,136 +51,6 @@ func (g *gen) gather() []Step {
 		}
 	}
 	return steps
-}
-
-// groupState says in what state a group is and with how many members.
-func groupState(s *side, group string) string {
-	return groupStates(s, group)
-}
-
-// groupStates says that of several.
-func groupStates(s *side, groups ...string) string {
-	c, err := s.conn("watch")
-	if err != nil {
-		return err.Error()
-	}
-	c.Patience = patience
-	req := kmsg.NewPtrDescribeGroupsRequest()
-	req.Version = 5
-	for _, g := range groups {
-		req.Groups = append(req.Groups, s.name(g))
-	}
-	kind := req.ResponseKind()
-	kind.SetVersion(5)
-	r, ok := c.Send(c.Encode(req), kind).Response.(*kmsg.DescribeGroupsResponse)
-	if !ok || len(r.Groups) != len(groups) {
-		return "not described"
-	}
-	slices.SortFunc(r.Groups, func(a, b kmsg.DescribeGroupsResponseGroup) int { return strings.Compare(a.Group, b.Group) })
-	var states []string
-	for _, g := range r.Groups {
-		states = append(states, fmt.Sprintf("%s with %d", g.State, len(g.Members)))
-	}
-	return strings.Join(states, ", ")
-}
-
-// settleGroup ends a step that may have changed a group. A commit of which nothing is
-// stored founds a group all the same; Kafka shows it when something else is next
-// written to its partition of __consumer_offsets, which is seen to here.
-func (p *Play) settleGroup() {
-	begun, written := time.Now(), false
-	p.settle(func(s *side) string {
-		state := groupStates(s, classicGroup, "g1")
-		if s == p.kafka() && !written && strings.Contains(state, "Dead") && time.Since(begun) > 150*time.Millisecond {
-			written = true
-			for _, g := range []string{classicGroup, "g1"} {
-				s.writeBeside(g)
-			}
-		}
-		return state
-	})
-}
-
-// writeBeside writes to the partition of __consumer_offsets that a group belongs to:
-// somebody joins another group there, of which no list of groups in a play tells.
-func (s *side) writeBeside(group string) {
-	c, err := s.conn("watch")
-	if err != nil {
-		return
-	}
-	want := offsetsPartition(s.name(group))
-	for i := 0; ; i++ {
-		name := fmt.Sprintf("%sbeside-%x-%d", s.versed.run, time.Now().UnixNano(), i)
-		if offsetsPartition(name) != want {
-			continue
-		}
-		req := kmsg.NewPtrJoinGroupRequest()
-		req.Version, req.Group, req.ProtocolType, req.SessionTimeoutMillis, req.RebalanceTimeoutMillis = 5, name, "beside", 1000, 1000
-		req.Protocols = []kmsg.JoinGroupRequestProtocol{{Name: "x"}}
-		c.Ask(req)
-		return
-	}
-}
-
-// offsetsPartition is where a group's records lie, with the four partitions that
-// these tests have.
-func offsetsPartition(group string) int32 {
-	var h int32
-	for _, unit := range utf16.Encode([]rune(group)) {
-		h = 31*h + int32(unit)
-	}
-	if h == math.MinInt32 {
-		return 0
-	}
-	return max(h, -h) % 4
-}
-
-// offsetTopics are the topics that groups have committed offsets of. Those of a topic
-// that is deleted go behind the answer.
-func offsetTopics(s *side) string {
-	c, err := s.conn("watch")
-	if err != nil {
-		return err.Error()
-	}
-	req := kmsg.NewPtrOffsetFetchRequest()
-	req.Version = 8
-	for _, g := range []string{classicGroup, "g1"} {
-		rg := kmsg.NewOffsetFetchRequestGroup()
-		rg.Group = s.name(g)
-		req.Groups = append(req.Groups, rg)
-	}
-	kind := req.ResponseKind()
-	kind.SetVersion(8)
-	r, ok := c.Send(c.Encode(req), kind).Response.(*kmsg.OffsetFetchResponse)
-	if !ok {
-		return "not fetched"
-	}
-	var list []string
-	for _, g := range r.Groups {
-		for _, t := range g.Topics {
-			list = append(list, g.Group+" "+t.Topic)
-		}
-	}
-	slices.Sort(list)
-	return strings.Join(list, ", ")
-}
-
-// instance is the group instance id of a client; nil for a dynamic member.
-func instance(client string, static bool) *string {
-	if static && (client == "m2" || client == "m3") {
-		return kmsg.StringPtr("i-" + client)
-	}
-	return nil
-}
-
-// grouped is what a member of a group says.
-type grouped struct {
-	client string
-	static bool
-}
-
-func (g *gen) grouped() grouped {
-	return grouped{client: oneOf(g.Rand, clients...), static: g.chance(85)}
 }
 
 func (g *gen) join() Step {
@@ -253,60 +81,6 @@ func (g *gen) joinOf(client, mode string) Step {
 			p.settleGroup()
 		}
 	}}
-}
-
-func joining(s *side, client, mode string, static bool, of grouping, number int, reason string) *kmsg.JoinGroupRequest {
-	m := s.member(client)
-	r := kmsg.NewPtrJoinGroupRequest()
-	r.Group, r.MemberID, r.InstanceID, r.ProtocolType = s.name(classicGroup), m.id, instance(client, static), of.kind
-	r.SessionTimeoutMillis, r.RebalanceTimeoutMillis = 60000, 60000
-	if reason != "" {
-		r.Reason = &reason
-	}
-	protocols := []string{"x:" + client, "y:" + client}
-	switch mode {
-	case "other metadata":
-		protocols[0] += fmt.Sprint(number)
-	case "protocols swapped":
-		slices.Reverse(protocols)
-	case "a protocol alone":
-		protocols = protocols[1:]
-	case "no protocol shared":
-		protocols = []string{"z:" + client}
-	case "no protocols":
-		protocols = nil
-	case "another type":
-		r.ProtocolType = of.other()
-	case "no type":
-		r.ProtocolType = ""
-	case "unknown id":
-		r.MemberID = "nobody"
-	case "new id":
-		r.MemberID = ""
-	case "session too short":
-		r.SessionTimeoutMillis = 5
-	case "session too long":
-		r.SessionTimeoutMillis = 1800001
-	case "empty group":
-		r.Group = ""
-	case "other's id":
-		if client != "m0" {
-			r.MemberID = s.member("m0").id
-		}
-	}
-	if of.short {
-		r.RebalanceTimeoutMillis = 1500
-	}
-	r.Protocols = []kmsg.JoinGroupRequestProtocol{}
-	for _, p := range protocols {
-		name, metadata, _ := strings.Cut(p, ":")
-		told := []byte(metadata)
-		if of.subscribes {
-			told = consumerSubscription(int16(number%3), metadata[len(client):], s.name("a"), s.name(map[string]string{"m0": "a", "m1": "b", "m2": "c", "m3": "a"}[client]))
-		}
-		r.Protocols = append(r.Protocols, kmsg.JoinGroupRequestProtocol{Name: name, Metadata: told})
-	}
-	return r
 }
 
 func (g *gen) sync() Step {
@@ -541,31 +315,6 @@ func (g *gen) expires() Step {
 	}}
 }
 
-// peek says whether a client's member is still there: a heartbeat of a
-// generation that is none keeps no session alive.
-func peek(s *side, client string) string {
-	c, err := s.conn("watch")
-	if err != nil {
-		return err.Error()
-	}
-	req := kmsg.NewPtrHeartbeatRequest()
-	req.Version, req.Group, req.Generation, req.MemberID = 2, s.name(classicGroup), 1<<30, s.member(client).id
-	r, ok := c.Ask(req).Response.(*kmsg.HeartbeatResponse)
-	if ok && r.ErrorCode == 22 {
-		return "there"
-	}
-	return fmt.Sprint("gone ", ok)
-}
-
-// until waits until something holds on both sides, or the time is over.
-func (p *Play) until(limit time.Duration, holds func(s *side) bool) {
-	for begun := time.Now(); time.Since(begun) < limit && !p.over; time.Sleep(20 * time.Millisecond) {
-		if holds(p.Sides[0]) && holds(p.Sides[1]) {
-			return
-		}
-	}
-}
-
 // rebalanceRunsOut waits for a rebalance that some do not come to, until the
 // rebalance timeout has dropped them.
 func (g *gen) rebalanceRunsOut() Step {
@@ -579,45 +328,6 @@ func (g *gen) rebalanceRunsOut() Step {
 		p.until(2500*time.Millisecond, func(s *side) bool {
 			state := groupState(s, classicGroup)
 			return !strings.HasPrefix(state, "PreparingRebalance")
-		})
-		p.settleGroup()
-	}}
-}
-
-func (g *gen) describeGroups() Step {
-	groups := oneOf(g.Rand, []string{classicGroup}, []string{classicGroup}, []string{classicGroup, "g1"}, []string{"no-group"}, []string{"="}, []string{classicGroup, classicGroup}, []string{})
-	operations := g.chance(30)
-	return g.asking("admin", fmt.Sprintf("describe groups %v, operations %v", groups, operations), func(s *side) kmsg.Request {
-		req := kmsg.NewPtrDescribeGroupsRequest()
-		req.IncludeAuthorizedOperations = operations
-		for _, n := range groups {
-			req.Groups = append(req.Groups, s.name(n))
-		}
-		return req
-	})
-}
-
-func (g *gen) listGroups() Step {
-	states := oneOf(g.Rand, nil, nil, []string{"Stable"}, []string{"empty", "Dead"}, []string{"PreparingRebalance", "CompletingRebalance"}, []string{"nonsense"}, []string{""})
-	types := oneOf(g.Rand, nil, nil, []string{"classic"}, []string{"Consumer"}, []string{"share", "CLASSIC"}, []string{"nonsense"})
-	return g.asking("admin", fmt.Sprintf("list groups in %v of %v", states, types), func(s *side) kmsg.Request {
-		req := kmsg.NewPtrListGroupsRequest()
-		req.StatesFilter, req.TypesFilter = states, types
-		return req
-	})
-}
-
-func (g *gen) deleteGroups() Step {
-	groups := oneOf(g.Rand, []string{classicGroup}, []string{"g1"}, []string{classicGroup, "g1"}, []string{"no-group"}, []string{"="}, []string{"g1", "g1"}, []string{})
-	v := g.pick()
-	what := fmt.Sprintf("delete groups %v", groups)
-	return Step{Text: what, Do: func(p *Play) {
-		p.ask("admin", v, what, func(s *side) kmsg.Request {
-			req := kmsg.NewPtrDeleteGroupsRequest()
-			for _, n := range groups {
-				req.Groups = append(req.Groups, s.name(n))
-			}
-			return req
 		})
 		p.settleGroup()
 	}}

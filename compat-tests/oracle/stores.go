@@ -1,0 +1,340 @@
+package oracle
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"millrace/compat-tests/frames"
+)
+
+// The storage family writes logs of many small segments, and cleans them, lets
+// what is old go, and looks records up by time and offset meanwhile.
+//
+// What a server does by itself, and when, would differ from the other's. So
+// nothing is cleaned, and nothing goes, before a step asks for it, by a change
+// of the topic's configs; the step takes the change back when both servers are
+// done. Retention is that of the cleaner, as it comes round much oftener than
+// that of logs that are not compacted.
+
+// sweepValue makes a batch of which each segment holds one, as it does not pack.
+var sweepValue = func() []byte {
+	r, b := rand.New(rand.NewPCG(1, 2)), make([]byte, 480)
+	for i := range b {
+		b[i] = byte(r.UintN(256))
+	}
+	return b
+}()
+
+// repacked says that servers may pack a topic's records anew.
+func (p *Play) repacked(topic string) {
+	for _, s := range p.Sides {
+		s.versed.packed[s.name(topic)] = true
+	}
+}
+
+// produceNext writes a batch with the sequence that is next for a client's
+// producer.
+func (p *Play) produceNext(client string, v pick, what, topic string, index int32, b batch) {
+	var tried [2]sent
+	var ids [2]int64
+	x := p.ask(client, v, what, func(s *side) kmsg.Request {
+		id := producerID{4000, 0}
+		if client == "p1" {
+			id = producerID{5000, 3}
+		}
+		if given := s.producers[client]; given != nil {
+			id = *given
+		}
+		q := s.part(topic, index).sequences[id.id]
+		if q == nil {
+			q = &sequence{epoch: id.epoch}
+		}
+		b := b
+		b.producer, b.epoch, b.sequence = id.id, q.epoch, q.next
+		i := ours
+		if s == p.kafka() {
+			i = kafkas
+		}
+		tried[i], ids[i] = sent{b.sequence, len(b.records), b.epoch}, id.id
+		return producing(s, -1, written{topic, index, b})
+	})
+	if x == nil || p.over {
+		return
+	}
+	for i, s := range p.Sides {
+		r, ok := x.out[i].Response.(*kmsg.ProduceResponse)
+		if !ok || len(r.Topics) != 1 || r.Topics[0].Partitions[0].ErrorCode != 0 {
+			continue
+		}
+		at, z := s.part(topic, index), tried[i]
+		q := at.sequences[ids[i]]
+		if q == nil {
+			q = &sequence{epoch: z.epoch}
+			at.sequences[ids[i]] = q
+		}
+		q.next = z.first + int32(z.count)
+		q.sent = append(q.sent, z)
+	}
+	p.settle(nil)
+}
+
+// set changes configs of a topic on both servers, and waits until that counts.
+func (p *Play) set(topic string, pairs ...string) bool {
+	x := p.ask("admin", pick{}, fmt.Sprintf("set %q of %s", pairs, topic), func(s *side) kmsg.Request {
+		req := kmsg.NewPtrIncrementalAlterConfigsRequest()
+		r := kmsg.NewIncrementalAlterConfigsRequestResource()
+		r.ResourceType, r.ResourceName = kmsg.ConfigResourceTypeTopic, s.name(topic)
+		for i := 0; i+1 < len(pairs); i += 2 {
+			c := kmsg.NewIncrementalAlterConfigsRequestResourceConfig()
+			c.Name, c.Value = pairs[i], kmsg.StringPtr(pairs[i+1])
+			r.Configs = append(r.Configs, c)
+		}
+		req.Resources = append(req.Resources, r)
+		return req
+	})
+	p.applied()
+	pause(20)
+	if x == nil || p.over {
+		return false
+	}
+	r, ok := x.out[kafkas].Response.(*kmsg.IncrementalAlterConfigsResponse)
+	return ok && len(r.Resources) == 1 && r.Resources[0].ErrorCode == 0
+}
+
+// sweepable says whether a topic's configs let its records be cleaned away: what
+// other families have made of it may not.
+func (s *side) sweepable(topic string) bool {
+	c, err := s.conn("watch")
+	if err != nil {
+		return false
+	}
+	req := describing(s, []resource{{kind: kmsg.ConfigResourceTypeTopic, name: topic}}, nil)
+	req.Version = 1
+	kind := req.ResponseKind()
+	kind.SetVersion(1)
+	r, ok := c.Send(c.Encode(req), kind).Response.(*kmsg.DescribeConfigsResponse)
+	if !ok || len(r.Resources) != 1 {
+		return false
+	}
+	is := map[string]string{}
+	for _, c := range r.Resources[0].Configs {
+		if c.Value != nil {
+			is[c.Name] = *c.Value
+		}
+	}
+	segment := is["internal.segment.bytes"]
+	return strings.Contains(is["cleanup.policy"], "compact") && (segment == smallSegment || segment == largerSegment) &&
+		(is["min.compaction.lag.ms"] == "0" || is["message.timestamp.type"] == "CreateTime") && is["retention.ms"] == "-1" && is["retention.bytes"] == "-1"
+}
+
+// swept writes the three records and waits; false: to no avail.
+func (p *Play) swept(index int32) bool {
+	var first [2]int64
+	for i := range 3 {
+		b := newBatch("")
+		b.records[0].key, b.records[0].value = []byte("sweep"), sweepValue
+		x := p.ask("writer", pick{from: 3}, "a record to see cleaning by", func(s *side) kmsg.Request { return producing(s, -1, written{compacted, index, b}) })
+		if x == nil || p.over {
+			return false
+		}
+		for j := range p.Sides {
+			r, ok := x.out[j].Response.(*kmsg.ProduceResponse)
+			if !ok || len(r.Topics) != 1 || r.Topics[0].Partitions[0].ErrorCode != 0 {
+				return false // configs do not let it in
+			}
+			if i == 0 {
+				first[j] = r.Topics[0].Partitions[0].BaseOffset
+			}
+		}
+	}
+	if !p.set(compacted, "min.cleanable.dirty.ratio", "0.001") {
+		return false
+	}
+	done := p.cleaned(index, first)
+	p.set(compacted, "min.cleanable.dirty.ratio", neverClean)
+	p.passes()
+	return done
+}
+
+// cleaned waits until records have gone on both servers; false: to no avail.
+func (p *Play) cleaned(index int32, first [2]int64) bool {
+	for begun := time.Now(); ; pause(20) {
+		var gone [2]bool
+		for j, s := range p.Sides {
+			gone[j] = !s.holds(compacted, index, first[j])
+		}
+		if gone[ours] && gone[kafkas] {
+			return true
+		}
+		if time.Since(begun) > agreement {
+			if gone[ours] != gone[kafkas] {
+				p.differ(Difference{Text: fmt.Sprintf("cleaning of %s/%d: has ended %v against %v", compacted, index, gone[ours], gone[kafkas]), Kind: "cleaning ends on one side"})
+			}
+			return false
+		}
+	}
+}
+
+// holds says whether a record is in a log.
+func (s *side) holds(topic string, index int32, at int64) bool {
+	c, err := s.conn("watch")
+	if err != nil {
+		return false
+	}
+	req := fetching(s, wanted{topic: topic, index: index, offset: offset{"", at}, epoch: epoch{none: true}, last: epoch{none: true}, max: 1})
+	req.Version = 11
+	kind := req.ResponseKind()
+	kind.SetVersion(11)
+	r, ok := c.Send(c.Encode(req), kind).Response.(*kmsg.FetchResponse)
+	if !ok || len(r.Topics) != 1 || len(r.Topics[0].Partitions) != 1 {
+		return false
+	}
+	b := r.Topics[0].Partitions[0].RecordBatches
+	return r.Topics[0].Partitions[0].ErrorCode == 0 && len(b) > 8 && int64(binary.BigEndian.Uint64(b)) == at
+}
+
+// passes waits until each server's cleaner has looked at all logs at least once
+// more, from begin to end: until three records, one after another, have gone
+// from a log that keeps none.
+func (p *Play) passes() {
+	for range 3 {
+		for _, s := range p.Sides {
+			if p.over {
+				return
+			}
+			if err := s.pass(); err != nil {
+				p.fail(err)
+			}
+		}
+	}
+}
+
+// pass writes a record that is not kept, and waits until it has gone.
+func (s *side) pass() error {
+	c, err := s.conn("watch")
+	if err != nil {
+		return err
+	}
+	req := producing(s, -1, written{passing, 0, newBatch("")})
+	req.Version = 9
+	kind := req.ResponseKind()
+	kind.SetVersion(9)
+	r, ok := c.Send(c.Encode(req), kind).Response.(*kmsg.ProduceResponse)
+	if !ok || len(r.Topics) != 1 || r.Topics[0].Partitions[0].ErrorCode != 0 {
+		return nil // a shortened sequence has no such topic
+	}
+	at := r.Topics[0].Partitions[0].BaseOffset
+	for begun := time.Now(); s.first(passing, 0) <= at; pause(10) {
+		if time.Since(begun) > agreement {
+			return fmt.Errorf("the cleaner of %s does not come round", s.addr)
+		}
+	}
+	return nil
+}
+
+// everything compares all that a partition holds, and what is told of it.
+func (p *Play) everything(topic string, index int32) {
+	if p.over {
+		return
+	}
+	var held [2]any
+	for i, s := range p.Sides {
+		b, start, err := s.read(topic, index)
+		if err != nil {
+			p.fail(err)
+			return
+		}
+		s.versed.now = time.Now()
+		held[i] = s.versed.number(map[string]any{"start": start, "batches": s.versed.batches(reflect.ValueOf(b))})
+	}
+	for _, d := range frames.Diff(held[ours], held[kafkas]) {
+		path, values, _ := strings.Cut(d, ": ")
+		a, b, _ := strings.Cut(values, " against ")
+		p.differ(Difference{Text: fmt.Sprintf("all of %s/%d%s: %s", topic, index, path, values), Kind: fmt.Sprintf("all of%s: %s against %s", withoutIndices(path), shorten(a), shorten(b)), Answers: [2]string{text(held[ours]), text(held[kafkas])}})
+	}
+	p.ask("reader", pick{from: 7}, fmt.Sprintf("offsets of %s/%d", topic, index), func(s *side) kmsg.Request { return listing(s, 0, when{topic, index, -3}) })
+	p.ask("admin", pick{from: 1}, "room of "+topic, func(s *side) kmsg.Request {
+		req := kmsg.NewPtrDescribeLogDirsRequest()
+		t := kmsg.NewDescribeLogDirsRequestTopic()
+		t.Topic, t.Partitions = s.name(topic), []int32{0, 1}
+		req.Topics = append(req.Topics, t)
+		return req
+	})
+}
+
+// read reads a whole partition, segment by segment, from where it begins.
+func (s *side) read(topic string, index int32) (all []byte, start int64, err error) {
+	c, err := s.conn("watch")
+	if err != nil {
+		return nil, 0, err
+	}
+	start = s.first(topic, index)
+	for next := start; ; {
+		req := fetching(s, wanted{topic: topic, index: index, offset: offset{"", next}, epoch: epoch{none: true}, last: epoch{none: true}, max: 1 << 20})
+		req.Version = 11
+		kind := req.ResponseKind()
+		kind.SetVersion(11)
+		r, ok := c.Send(c.Encode(req), kind).Response.(*kmsg.FetchResponse)
+		if !ok || len(r.Topics) != 1 || len(r.Topics[0].Partitions) != 1 {
+			return nil, 0, fmt.Errorf("%s does not let %s/%d be read", s.addr, topic, index)
+		}
+		b := r.Topics[0].Partitions[0].RecordBatches
+		s.learn("watch", req, r)
+		if len(b) == 0 {
+			return all, start, nil
+		}
+		all = append(all, b...)
+		for len(b) >= 61 && len(b) >= 12+int(binary.BigEndian.Uint32(b[8:])) {
+			next = int64(binary.BigEndian.Uint64(b)) + int64(binary.BigEndian.Uint32(b[23:])) + 1
+			b = b[12+int(binary.BigEndian.Uint32(b[8:])):]
+		}
+	}
+}
+
+// first is where a log begins, as its server says.
+func (s *side) first(topic string, index int32) int64 {
+	c, err := s.conn("watch")
+	if err != nil {
+		return 0
+	}
+	req := listing(s, 0, when{topic, index, -2})
+	req.Version = 5
+	kind := req.ResponseKind()
+	kind.SetVersion(5)
+	r, ok := c.Send(c.Encode(req), kind).Response.(*kmsg.ListOffsetsResponse)
+	if !ok || len(r.Topics) != 1 || r.Topics[0].Partitions[0].ErrorCode != 0 {
+		return 0
+	}
+	return r.Topics[0].Partitions[0].Offset
+}
+
+// reset takes a topic's config back to what a server has by itself; of the
+// policy, to what the topic is for.
+func (p *Play) reset(topic, key string) {
+	switch {
+	case key == "cleanup.policy" && topic == deleted:
+		p.set(topic, key, "delete")
+	case key == "cleanup.policy":
+		p.set(topic, key, "compact,delete")
+	case key == "internal.segment.bytes":
+	default:
+		p.ask("admin", pick{}, "take back "+key, func(s *side) kmsg.Request {
+			req := kmsg.NewPtrIncrementalAlterConfigsRequest()
+			r := kmsg.NewIncrementalAlterConfigsRequestResource()
+			r.ResourceType, r.ResourceName = kmsg.ConfigResourceTypeTopic, s.name(topic)
+			c := kmsg.NewIncrementalAlterConfigsRequestResourceConfig()
+			c.Name, c.Op = key, kmsg.IncrementalAlterConfigOpDelete
+			r.Configs = append(r.Configs, c)
+			req.Resources = append(req.Resources, r)
+			return req
+		})
+		p.applied()
+		pause(20)
+	}
+}
