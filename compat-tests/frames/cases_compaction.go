@@ -3,6 +3,7 @@ package frames
 import (
 	"encoding/binary"
 	"fmt"
+	"millrace/compat-tests/batch"
 	"reflect"
 	"time"
 
@@ -22,15 +23,15 @@ func compactionCases() []Case {
 
 // of is a record as a compacted topic has it; without a value it is a
 // tombstone.
-func of(key string, value ...string) rec {
-	r := rec{key: []byte(key)}
+func of(key string, value ...string) batch.Record {
+	r := batch.Record{Key: []byte(key)}
 	for _, v := range value {
-		r.value = []byte(v)
+		r.Value = []byte(v)
 	}
 	return r
 }
 
-func batchOf(records ...rec) spec { return spec{records: records} }
+func batchOf(records ...batch.Record) batch.Batch { return batch.Of(records...) }
 
 // washable makes a topic whose batches are segments of their own, and which is
 // not cleaned before clean says so.
@@ -124,7 +125,7 @@ func compacted(s *Side) {
 	s.write("a", batchOf(of("a", "1"), of("b", "1"), of("c", "1")))
 	s.write("a", batchOf(of("a", "2")))
 	s.write("a", batchOf(of("b"), of("d", "1")))
-	id := func(id int64, seq int32, records ...rec) spec { return batchOf(records...).from(id, 0, seq) }
+	id := func(id int64, seq int32, records ...batch.Record) batch.Batch { return batchOf(records...).From(id, 0, seq) }
 	s.write("a", id(900001, 0, of("e", "1"), of("f", "1")))
 	s.write("a", id(900001, 2, of("e", "2"), of("f", "2")))
 	s.write("a", id(900002, 0, of("g"), of("e")))
@@ -143,11 +144,11 @@ func compacted(s *Side) {
 }
 
 func compactedCodecs(s *Side) {
-	for name, kind := range map[string]kgo.CompressionCodec{"gzip": kgo.GzipCompression(), "snappy": kgo.SnappyCompression(), "lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression()} {
+	for name, kind := range map[string]int8{"gzip": batch.Gzip, "snappy": batch.Snappy, "lz4": batch.LZ4, "zstd": batch.Zstd} {
 		s.washable(name, "delete.retention.ms", "86400000", "internal.segment.bytes", "170")
 		for i := range 3 {
 			b := batchOf(of("a", fmt.Sprint(i)), of("b", fmt.Sprint(i)), of(fmt.Sprint("k", i), "v"), of("t"))
-			b.codec = kind
+			b.Codec = kind
 			s.write(name, b)
 		}
 		s.write(name, batchOf(of("z", "not cleaned")))

@@ -3,10 +3,10 @@ package frames
 import (
 	"fmt"
 	"math"
+	"millrace/compat-tests/batch"
 	"strings"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -78,7 +78,7 @@ func fetchLimits(s *Side) {
 	s.createTopic("a", 2)
 	s.createTopic("b", 1)
 	s.createTopic("empty", 1)
-	size := int32(len(plain("0000").bytes()))
+	size := int32(len(plain("0000").Bytes()))
 	for i := range 5 {
 		s.write("a", plain(fmt.Sprintf("%04d", i)))
 		s.writeTo("a", 1, plain(fmt.Sprintf("%04d", i)))
@@ -143,8 +143,8 @@ func fetchEpochs(s *Side) {
 		s.fetch(fmt.Sprintf("last fetched %d, from 9", e), read{topic: "a", lastEpoch: &e, offset: 9})
 	}
 	s.createTopic("empty", 1)
-	s.fetch("last fetched, empty", read{topic: "empty", lastEpoch: at(int32(0))})
-	s.fetch("a later epoch, unknown", read{topic: "no", epoch: at(int32(9))})
+	s.fetch("last fetched, empty", read{topic: "empty", lastEpoch: batch.To(int32(0))})
+	s.fetch("a later epoch, unknown", read{topic: "no", epoch: batch.To(int32(9))})
 }
 
 func fetchWaiting(s *Side) {
@@ -174,10 +174,10 @@ func fetchWaiting(s *Side) {
 	req.MaxWaitMillis, req.MinBytes, req.MaxBytes = 4000, 100000, 30
 	s.timed("least above max", 0, req)
 	if s.Version >= 9 {
-		ask("a fenced epoch", 0, 4000, 1, end, read{topic: "a", index: 1, epoch: at(int32(7))})
+		ask("a fenced epoch", 0, 4000, 1, end, read{topic: "a", index: 1, epoch: batch.To(int32(7))})
 	}
 	if s.Version >= 12 {
-		ask("a diverging epoch", 0, 4000, 1, end, read{topic: "a", lastEpoch: at(int32(0)), offset: 9})
+		ask("a diverging epoch", 0, 4000, 1, end, read{topic: "a", lastEpoch: batch.To(int32(0)), offset: 9})
 	}
 	// Records that come while it waits.
 	other := &Side{Prefix: s.Prefix, Addr: s.Addr}
@@ -201,11 +201,11 @@ func fetchWaiting(s *Side) {
 func fetchCodecs(s *Side) {
 	for _, c := range []struct {
 		name  string
-		codec kgo.CompressionCodec
-	}{{"gzip", kgo.GzipCompression()}, {"zstd", kgo.ZstdCompression()}} {
+		codec int8
+	}{{"gzip", batch.Gzip}, {"zstd", batch.Zstd}} {
 		s.createTopic(c.name, 1)
 		b := plain(strings.Repeat("compressible ", 100), "x")
-		b.codec = c.codec
+		b.Codec = c.codec
 		s.write(c.name, b)
 		s.fetch(c.name, read{topic: c.name})
 	}
@@ -306,7 +306,7 @@ func fetchSessionErrors(s *Side) {
 	f.ask("and again", []read{{topic: "no"}})
 	f.ask("one heals", nil, read{topic: "a", index: 1, offset: 0})
 	f.ask("what is left", nil)
-	f.ask("a bad epoch on one", nil, read{topic: "a", index: 1, epoch: at(int32(9))})
+	f.ask("a bad epoch on one", nil, read{topic: "a", index: 1, epoch: batch.To(int32(9))})
 	for _, c := range []struct {
 		what      string
 		id, epoch int32

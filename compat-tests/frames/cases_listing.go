@@ -3,6 +3,7 @@ package frames
 import (
 	"fmt"
 	"math"
+	"millrace/compat-tests/batch"
 	"strings"
 	"time"
 
@@ -89,12 +90,12 @@ func listOld(s *Side) {
 func listTimes(s *Side) {
 	s.createTopic("a", 1)
 	s.createTopic("empty", 1)
-	stamped := func(times ...int64) spec {
-		var b spec
+	stamped := func(times ...int64) batch.Batch {
+		b := batch.Of()
 		for _, t := range times {
-			r := value("v")
-			r.at = t
-			b.records = append(b.records, r)
+			r := batch.Valued("v")
+			r.At = t
+			b.Records = append(b.Records, r)
 		}
 		return b
 	}
@@ -120,7 +121,7 @@ func listTimes(s *Side) {
 		}
 	}
 	none := stamped(1, 2)
-	none.at, none.records[0].at, none.records[1].at = -1, 0, 0
+	none.First, none.Records[0].At, none.Records[1].At = -1, 0, 0
 	s.createTopic("timeless", 1)
 	s.write("timeless", none)
 	for _, t := range []int64{-1, -2, -3, 0, then} {
@@ -157,8 +158,8 @@ func listErrors(s *Side) {
 				s.Ask(fmt.Sprintf("epoch %d at %d", e, t-then), s.listing(listed{topic: "a", at: t, epoch: &e}))
 			}
 		}
-		s.Ask("an epoch of a stranger", s.listing(listed{topic: "no", at: -1, epoch: at(int32(7))}))
-		s.Ask("a bad epoch and a bad time", s.listing(listed{topic: "a", at: -99, epoch: at(int32(7))}))
+		s.Ask("an epoch of a stranger", s.listing(listed{topic: "no", at: -1, epoch: batch.To(int32(7))}))
+		s.Ask("a bad epoch and a bad time", s.listing(listed{topic: "a", at: -99, epoch: batch.To(int32(7))}))
 	}
 }
 

@@ -5,10 +5,10 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"millrace/compat-tests/batch"
 	"strings"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -35,46 +35,46 @@ func produceOldSets(s *Side) {
 		topic := fmt.Sprintf("m%d", magic)
 		s.createTopic(topic, 2)
 		ask := func(what string, set []byte) { s.produce(fmt.Sprintf("magic %d: %s", magic, what), topic, set) }
-		ask("one", setOf(olds(magic, "v")...))
-		ask("three", setOf(olds(magic, "v", "w", "")...))
-		ask("nulls and empties", setOf(old{magic: magic}, old{magic: magic, key: []byte{}}, old{magic: magic, value: []byte{}}))
-		same := olds(magic, "v", "w")
-		same[0].offset, same[1].offset = 77, -5
-		ask("offsets of any kind", setOf(same...))
-		for codec := int8(inGzip); codec <= inLZ4; codec++ {
+		ask("one", batch.SetOf(batch.Messages(magic, "v")...))
+		ask("three", batch.SetOf(batch.Messages(magic, "v", "w", "")...))
+		ask("nulls and empties", batch.SetOf(batch.Message{Magic: magic}, batch.Message{Magic: magic, Key: []byte{}}, batch.Message{Magic: magic, Value: []byte{}}))
+		same := batch.Messages(magic, "v", "w")
+		same[0].Offset, same[1].Offset = 77, -5
+		ask("offsets of any kind", batch.SetOf(same...))
+		for codec := batch.Gzip; codec <= batch.LZ4; codec++ {
 			name := fmt.Sprintf("codec %d: ", codec)
-			ask(name+"three", wrapped(magic, codec, olds(magic, "v", "w", "x")...).bytes())
-			w := wrapped(magic, codec, olds(magic, "v", "w", "x")...)
-			w.offset = 0
-			ask(name+"outer offset 0", w.bytes())
-			w.offset = 40
-			ask(name+"outer offset 40", w.bytes())
-			w.key = []byte("not looked at")
-			ask(name+"a key outside", w.bytes())
-			odd := olds(magic, "v", "w", "x")
-			odd[0].offset, odd[1].offset, odd[2].offset = 100, 90, 101
-			w = wrapped(magic, codec, odd...)
-			w.offset = 101
-			ask(name+"absolute offsets", w.bytes())
-			w = wrapped(magic, codec, old{magic: magic}, old{magic: magic, offset: 1, key: []byte{}, value: []byte{}})
-			ask(name+"nulls and empties", w.bytes())
-			w = wrapped(magic, codec, olds(magic, strings.Repeat("long", 30_000), "w")...)
-			ask(name+"a long one", w.bytes())
-			ask(name+"cut behind it", append(wrapped(magic, codec, olds(magic, "v", "w")...).bytes(), 1, 2, 3))
+			ask(name+"three", batch.Wrapped(magic, codec, batch.Messages(magic, "v", "w", "x")...).Bytes())
+			w := batch.Wrapped(magic, codec, batch.Messages(magic, "v", "w", "x")...)
+			w.Offset = 0
+			ask(name+"outer offset 0", w.Bytes())
+			w.Offset = 40
+			ask(name+"outer offset 40", w.Bytes())
+			w.Key = []byte("not looked at")
+			ask(name+"a key outside", w.Bytes())
+			odd := batch.Messages(magic, "v", "w", "x")
+			odd[0].Offset, odd[1].Offset, odd[2].Offset = 100, 90, 101
+			w = batch.Wrapped(magic, codec, odd...)
+			w.Offset = 101
+			ask(name+"absolute offsets", w.Bytes())
+			w = batch.Wrapped(magic, codec, batch.Message{Magic: magic}, batch.Message{Magic: magic, Offset: 1, Key: []byte{}, Value: []byte{}})
+			ask(name+"nulls and empties", w.Bytes())
+			w = batch.Wrapped(magic, codec, batch.Messages(magic, strings.Repeat("long", 30_000), "w")...)
+			ask(name+"a long one", w.Bytes())
+			ask(name+"cut behind it", append(batch.Wrapped(magic, codec, batch.Messages(magic, "v", "w")...).Bytes(), 1, 2, 3))
 		}
 		gz := func(set []byte) []byte {
-			return old{magic: magic, attributes: inGzip, value: packed(kgo.GzipCompression(), set)}.bytes()
+			return batch.Message{Magic: magic, Attributes: batch.Gzip, Value: batch.Pack(batch.Gzip, set)}.Bytes()
 		}
-		two := setOf(olds(magic, "v", "w")...)
+		two := batch.SetOf(batch.Messages(magic, "v", "w")...)
 		ask("a packed set that is cut", gz(append(bytes.Clone(two), two[:25]...)))
 		ask("a packed set that ends early", gz(append(bytes.Clone(two), 1, 2, 3)))
-		ask("bytes behind a value", setOf(old{magic: magic, key: []byte("k"), value: []byte("v"), behind: []byte{1, 2}}))
-		ask("bytes behind a packed value", gz(setOf(old{magic: magic, key: []byte("k"), value: []byte("v"), behind: []byte{1, 2}})))
+		ask("bytes behind a value", batch.SetOf(batch.Message{Magic: magic, Key: []byte("k"), Value: []byte("v"), Behind: []byte{1, 2}}))
+		ask("bytes behind a packed value", gz(batch.SetOf(batch.Message{Magic: magic, Key: []byte("k"), Value: []byte("v"), Behind: []byte{1, 2}})))
 		ask("a set that is cut", append(bytes.Clone(two), two[:25]...))
 		ask("nothing whole", two[:25])
 		ask("nothing", []byte{})
-		ask("attribute bits", setOf(old{magic: magic, attributes: 0x70, value: []byte("v")}))
-		ask("negative lengths", setOf(old{magic: magic, value: []byte("v"), spoil: func(m []byte) { m[len(m)-9] = 0xf0 }}))
+		ask("attribute bits", batch.SetOf(batch.Message{Magic: magic, Attributes: 0x70, Value: []byte("v")}))
+		ask("negative lengths", batch.SetOf(batch.Message{Magic: magic, Value: []byte("v"), Spoil: func(m []byte) { m[len(m)-9] = 0xf0 }}))
 		s.Ask(fmt.Sprintf("magic %d: acks 1", magic), s.writing(s.Version, 1, part{topic, 1, two}))
 		s.AskNothing(fmt.Sprintf("magic %d: acks 0", magic), s.writing(s.Version, 0, part{topic, 1, two}))
 		s.Ask(fmt.Sprintf("magic %d: good, bad and nothing", magic), s.writing(s.Version, -1, part{topic, 0, two}, part{topic, 1, two[:9]}, part{"no", 0, two}))
@@ -89,10 +89,10 @@ func produceOldRefused(s *Side) {
 		topic := fmt.Sprintf("m%d", magic)
 		s.createTopic(topic, 1)
 		ask := func(what string, set []byte) { s.produce(fmt.Sprintf("magic %d: %s", magic, what), topic, set) }
-		good := setOf(olds(magic, "v")...)
+		good := batch.SetOf(batch.Messages(magic, "v")...)
 		flip := func(m []byte) { m[len(m)-1] ^= 1 }
-		gz := func(set []byte) old {
-			return old{magic: magic, attributes: inGzip, value: packed(kgo.GzipCompression(), set)}
+		gz := func(set []byte) batch.Message {
+			return batch.Message{Magic: magic, Attributes: batch.Gzip, Value: batch.Pack(batch.Gzip, set)}
 		}
 		keyAt := 6
 		if magic == 1 {
@@ -101,66 +101,66 @@ func produceOldRefused(s *Side) {
 		length := func(at int, n uint32) func([]byte) {
 			return func(m []byte) { binary.BigEndian.PutUint32(m[at:], n) }
 		}
-		one := old{magic: magic, key: []byte("k"), value: []byte("v")}
-		with := func(f func(*old)) old { o := one; f(&o); return o }
-		corrupt := with(func(o *old) { o.corrupt = flip })
-		ask("checksum", corrupt.bytes())
-		ask("checksum of the second", append(bytes.Clone(good), corrupt.bytes()...))
-		w := wrapped(magic, inGzip, one)
-		w.corrupt = flip
-		ask("checksum outside", w.bytes())
-		ask("checksum inside", gz(corrupt.bytes()).bytes())
-		ask("checksum of the second inside", gz(append(bytes.Clone(good), corrupt.bytes()...)).bytes())
-		ask("the other magic behind", append(bytes.Clone(good), setOf(olds(1-magic, "v")...)...))
-		ask("a batch behind", append(bytes.Clone(good), plain("v").bytes()...))
-		ask("a set behind a batch", append(plain("v").bytes(), good...))
-		ask("the other magic inside", gz(setOf(olds(1-magic, "v")...)).bytes())
-		batch := plain("v")
-		batch.at = 1 // its checksum stands where a message has its attributes
-		ask("a batch inside", gz(batch.bytes()).bytes())
-		ask("packed twice", gz(wrapped(magic, inGzip, one).bytes()).bytes())
-		ask("two packed", append(wrapped(magic, inGzip, one).bytes(), wrapped(magic, inGzip, one).bytes()...))
-		ask("packed behind plain", append(bytes.Clone(good), wrapped(magic, inGzip, one).bytes()...))
-		ask("plain behind packed", append(wrapped(magic, inGzip, one).bytes(), good...))
-		ask("packed behind a bad one", append(corrupt.bytes(), wrapped(magic, inGzip, one).bytes()...))
-		ask("zstd", wrapped(magic, inZstd, one).bytes())
+		one := batch.Message{Magic: magic, Key: []byte("k"), Value: []byte("v")}
+		with := func(f func(*batch.Message)) batch.Message { o := one; f(&o); return o }
+		corrupt := with(func(o *batch.Message) { o.Corrupt = flip })
+		ask("checksum", corrupt.Bytes())
+		ask("checksum of the second", append(bytes.Clone(good), corrupt.Bytes()...))
+		w := batch.Wrapped(magic, batch.Gzip, one)
+		w.Corrupt = flip
+		ask("checksum outside", w.Bytes())
+		ask("checksum inside", gz(corrupt.Bytes()).Bytes())
+		ask("checksum of the second inside", gz(append(bytes.Clone(good), corrupt.Bytes()...)).Bytes())
+		ask("the other magic behind", append(bytes.Clone(good), batch.SetOf(batch.Messages(1-magic, "v")...)...))
+		ask("a batch behind", append(bytes.Clone(good), plain("v").Bytes()...))
+		ask("a set behind a batch", append(plain("v").Bytes(), good...))
+		ask("the other magic inside", gz(batch.SetOf(batch.Messages(1-magic, "v")...)).Bytes())
+		first := plain("v")
+		first.First = 1 // its checksum stands where a message has its attributes
+		ask("a batch inside", gz(first.Bytes()).Bytes())
+		ask("packed twice", gz(batch.Wrapped(magic, batch.Gzip, one).Bytes()).Bytes())
+		ask("two packed", append(batch.Wrapped(magic, batch.Gzip, one).Bytes(), batch.Wrapped(magic, batch.Gzip, one).Bytes()...))
+		ask("packed behind plain", append(bytes.Clone(good), batch.Wrapped(magic, batch.Gzip, one).Bytes()...))
+		ask("plain behind packed", append(batch.Wrapped(magic, batch.Gzip, one).Bytes(), good...))
+		ask("packed behind a bad one", append(corrupt.Bytes(), batch.Wrapped(magic, batch.Gzip, one).Bytes()...))
+		ask("zstd", batch.Wrapped(magic, batch.Zstd, one).Bytes())
 		for codec := int8(5); codec <= 7; codec++ {
-			ask(fmt.Sprintf("codec %d", codec), with(func(o *old) { o.attributes = codec }).bytes())
-			ask(fmt.Sprintf("codec %d inside", codec), gz(with(func(o *old) { o.attributes = codec }).bytes()).bytes())
+			ask(fmt.Sprintf("codec %d", codec), with(func(o *batch.Message) { o.Attributes = codec }).Bytes())
+			ask(fmt.Sprintf("codec %d inside", codec), gz(with(func(o *batch.Message) { o.Attributes = codec }).Bytes()).Bytes())
 		}
-		for codec := int8(inGzip); codec <= inLZ4; codec++ {
+		for codec := batch.Gzip; codec <= batch.LZ4; codec++ {
 			name := fmt.Sprintf("codec %d: ", codec)
-			ask(name+"not packed at all", with(func(o *old) { o.attributes = codec }).bytes())
-			ask(name+"null", with(func(o *old) { o.attributes, o.value = codec, nil }).bytes())
-			ask(name+"no bytes", with(func(o *old) { o.attributes, o.value = codec, []byte{} }).bytes())
-			w := wrapped(magic, codec)
-			ask(name+"nothing packed", w.bytes())
-			w = wrapped(magic, codec, olds(magic, strings.Repeat("x", 500), "w")...)
-			w.value = w.value[:len(w.value)/2]
-			ask(name+"half", w.bytes())
-			w = wrapped(magic, codec, olds(magic, strings.Repeat("x", 500), "w")...)
-			w.value = w.value[:len(w.value)-2]
-			ask(name+"nearly all", w.bytes())
+			ask(name+"not packed at all", with(func(o *batch.Message) { o.Attributes = codec }).Bytes())
+			ask(name+"null", with(func(o *batch.Message) { o.Attributes, o.Value = codec, nil }).Bytes())
+			ask(name+"no bytes", with(func(o *batch.Message) { o.Attributes, o.Value = codec, []byte{} }).Bytes())
+			w := batch.Wrapped(magic, codec)
+			ask(name+"nothing packed", w.Bytes())
+			w = batch.Wrapped(magic, codec, batch.Messages(magic, strings.Repeat("x", 500), "w")...)
+			w.Value = w.Value[:len(w.Value)/2]
+			ask(name+"half", w.Bytes())
+			w = batch.Wrapped(magic, codec, batch.Messages(magic, strings.Repeat("x", 500), "w")...)
+			w.Value = w.Value[:len(w.Value)-2]
+			ask(name+"nearly all", w.Bytes())
 		}
-		ask("lz4 with the right checksum", old{magic: magic, attributes: inLZ4, value: lz4Frame(good, rightSum)}.bytes())
-		ask("lz4 with the wrong checksum", old{magic: magic, attributes: inLZ4, value: lz4Frame(good, wrongSum)}.bytes())
-		ask("lz4 with any checksum", old{magic: magic, attributes: inLZ4, value: lz4Frame(good, 0x55)}.bytes())
-		ask("a length of 13 inside", gz([]byte{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 13, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13}).bytes())
-		ask("a negative length inside", gz([]byte{0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0, 0, 13, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13}).bytes())
-		ask("half a message inside", gz(good[:20]).bytes())
-		offsets := wrapped(magic, inGzip, olds(magic, "v", "w", "x")...)
-		offsets.offset = 1
-		ask("an outer offset below the inner", offsets.bytes())
-		ask("a key beyond", with(func(o *old) { o.spoil = length(keyAt, 900) }).bytes())
-		ask("a value beyond", with(func(o *old) { o.spoil = length(keyAt+5, 900) }).bytes())
-		ask("a key beyond inside", gz(with(func(o *old) { o.spoil = length(keyAt, 900) }).bytes()).bytes())
-		ask("a value beyond inside", gz(with(func(o *old) { o.spoil = length(keyAt+5, 900) }).bytes()).bytes())
+		ask("lz4 with the right checksum", batch.Message{Magic: magic, Attributes: batch.LZ4, Value: batch.LZ4Frame(good, batch.RightSum)}.Bytes())
+		ask("lz4 with the wrong checksum", batch.Message{Magic: magic, Attributes: batch.LZ4, Value: batch.LZ4Frame(good, batch.WrongSum)}.Bytes())
+		ask("lz4 with any checksum", batch.Message{Magic: magic, Attributes: batch.LZ4, Value: batch.LZ4Frame(good, 0x55)}.Bytes())
+		ask("a length of 13 inside", gz([]byte{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 13, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13}).Bytes())
+		ask("a negative length inside", gz([]byte{0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0, 0, 13, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13}).Bytes())
+		ask("half a message inside", gz(good[:20]).Bytes())
+		offsets := batch.Wrapped(magic, batch.Gzip, batch.Messages(magic, "v", "w", "x")...)
+		offsets.Offset = 1
+		ask("an outer offset below the inner", offsets.Bytes())
+		ask("a key beyond", with(func(o *batch.Message) { o.Spoil = length(keyAt, 900) }).Bytes())
+		ask("a value beyond", with(func(o *batch.Message) { o.Spoil = length(keyAt+5, 900) }).Bytes())
+		ask("a key beyond inside", gz(with(func(o *batch.Message) { o.Spoil = length(keyAt, 900) }).Bytes()).Bytes())
+		ask("a value beyond inside", gz(with(func(o *batch.Message) { o.Spoil = length(keyAt+5, 900) }).Bytes()).Bytes())
 		ask("a length of 13", []byte{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 13, 1, 2, 3, 4, byte(magic), 6, 7, 8, 9, 10, 11, 12, 13})
 		short := append(binary.BigEndian.AppendUint32(make([]byte, 8), 14), 0, 0, 0, 0, byte(magic), 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff)
-		ask("as short as can be", old{magic: 0}.bytes())
+		ask("as short as can be", batch.Message{Magic: 0}.Bytes())
 		ask("as short as can be, without a checksum", short)
 		s.produce("magic 3", topic, append(bytes.Clone(good[:16]), append([]byte{3}, good[17:]...)...))
-		s.AskNothing(fmt.Sprintf("magic %d: acks 0", magic), s.writing(s.Version, 0, part{topic, 0, corrupt.bytes()}))
+		s.AskNothing(fmt.Sprintf("magic %d: acks 0", magic), s.writing(s.Version, 0, part{topic, 0, corrupt.Bytes()}))
 		s.stored(topic, topic, 0)
 	}
 }
@@ -173,11 +173,11 @@ func produceOldRecompressed(s *Side) {
 			ask := func(what string, set []byte) {
 				s.produce(fmt.Sprintf("%s, magic %d: %s", kind, magic, what), kind, set)
 			}
-			ask("plain", setOf(olds(magic, long, "x")...))
-			ask("gzip", wrapped(magic, inGzip, olds(magic, long, "x")...).bytes())
-			ask("snappy", wrapped(magic, inSnappy, olds(magic, long, "x")...).bytes())
-			ask("lz4", wrapped(magic, inLZ4, olds(magic, long, "x")...).bytes())
-			ask("bad", wrapped(magic, inGzip, old{magic: magic, corrupt: func(m []byte) { m[0]++ }}).bytes())
+			ask("plain", batch.SetOf(batch.Messages(magic, long, "x")...))
+			ask("gzip", batch.Wrapped(magic, batch.Gzip, batch.Messages(magic, long, "x")...).Bytes())
+			ask("snappy", batch.Wrapped(magic, batch.Snappy, batch.Messages(magic, long, "x")...).Bytes())
+			ask("lz4", batch.Wrapped(magic, batch.LZ4, batch.Messages(magic, long, "x")...).Bytes())
+			ask("bad", batch.Wrapped(magic, batch.Gzip, batch.Message{Magic: magic, Corrupt: func(m []byte) { m[0]++ }}).Bytes())
 		}
 		s.stored(kind, kind, 0)
 	}
@@ -191,19 +191,19 @@ func produceOldTimestamps(s *Side) {
 	const flagged = 8
 	for _, topic := range []string{"window", "append", "append-gzip"} {
 		ask := func(what string, set []byte) { s.produce(topic+": "+what, topic, set) }
-		stamped := func(times ...int64) []old {
-			var out []old
+		stamped := func(times ...int64) []batch.Message {
+			var out []batch.Message
 			for i, at := range times {
-				out = append(out, old{magic: 1, offset: int64(i), at: at, key: []byte("k"), value: []byte("v")})
+				out = append(out, batch.Message{Magic: 1, Offset: int64(i), At: at, Key: []byte("k"), Value: []byte("v")})
 			}
 			return out
 		}
 		both := func(what string, times ...int64) {
-			ask(what, setOf(stamped(times...)...))
-			ask(what+", packed", wrapped(1, inGzip, stamped(times...)...).bytes())
+			ask(what, batch.SetOf(stamped(times...)...))
+			ask(what+", packed", batch.Wrapped(1, batch.Gzip, stamped(times...)...).Bytes())
 		}
-		ask("magic 0", setOf(olds(0, "v", "w")...))
-		ask("magic 0, packed", wrapped(0, inGzip, olds(0, "v", "w")...).bytes())
+		ask("magic 0", batch.SetOf(batch.Messages(0, "v", "w")...))
+		ask("magic 0, packed", batch.Wrapped(0, batch.Gzip, batch.Messages(0, "v", "w")...).Bytes())
 		both("usual", then, then+1, then+2)
 		both("none", -1)
 		both("none and usual", -1, then)
@@ -216,22 +216,22 @@ func produceOldTimestamps(s *Side) {
 		both("too early", then-5*3600e3)
 		both("one of three too late", then, then+5*3600e3, then)
 		one := stamped(then, then+3)
-		one[0].attributes = flagged
-		ask("one flagged", setOf(one...))
-		one[0].at = -1
-		ask("one flagged without a time", setOf(one...))
-		w := wrapped(1, inGzip, stamped(then, then+3)...)
-		w.at = then + 1000
-		ask("a time outside", w.bytes())
-		w.attributes |= flagged
-		ask("flagged outside", w.bytes())
-		w.at = -1
-		ask("flagged outside without a time", w.bytes())
-		w = wrapped(1, inGzip, one...)
-		ask("flagged inside", w.bytes())
-		zero := olds(0, "v")
-		zero[0].attributes = flagged
-		ask("magic 0, flagged", setOf(zero...))
+		one[0].Attributes = flagged
+		ask("one flagged", batch.SetOf(one...))
+		one[0].At = -1
+		ask("one flagged without a time", batch.SetOf(one...))
+		w := batch.Wrapped(1, batch.Gzip, stamped(then, then+3)...)
+		w.At = then + 1000
+		ask("a time outside", w.Bytes())
+		w.Attributes |= flagged
+		ask("flagged outside", w.Bytes())
+		w.At = -1
+		ask("flagged outside without a time", w.Bytes())
+		w = batch.Wrapped(1, batch.Gzip, one...)
+		ask("flagged inside", w.Bytes())
+		zero := batch.Messages(0, "v")
+		zero[0].Attributes = flagged
+		ask("magic 0, flagged", batch.SetOf(zero...))
 		if topic == "window" {
 			for _, t := range []int64{-3, then - 10, then - 5, then, then + 1, then + 2, then + 3, then + 1000, then + 1001} {
 				s.AskIn(7, fmt.Sprintf("offset at %d", t-then), s.listing(listed{topic: topic, at: t}))
@@ -245,22 +245,22 @@ func produceOldCompacted(s *Side) {
 	s.createTopic("a", 1, "cleanup.policy", "compact", "message.timestamp.after.max.ms", "3600000")
 	for magic := range int8(2) {
 		ask := func(what string, set []byte) { s.produce(fmt.Sprintf("magic %d: %s", magic, what), "a", set) }
-		keyless := old{magic: magic, value: []byte("v")}
-		good := olds(magic, "v", "w")
-		late := old{magic: magic, key: []byte("k"), at: then + 9*3600e3}
-		ask("keys", setOf(good...))
-		ask("tombstone and empty key", setOf(old{magic: magic, key: []byte("k")}, old{magic: magic, key: []byte{}}))
-		ask("one without", setOf(good[0], keyless, good[1]))
-		ask("one without, packed", wrapped(magic, inGzip, good[0], keyless, good[1]).bytes())
-		ask("one without and one too late", setOf(keyless, late))
-		ask("one too late and one without", setOf(late, keyless))
-		ask("one without and one too late, packed", wrapped(magic, inGzip, keyless, late).bytes())
+		keyless := batch.Message{Magic: magic, Value: []byte("v")}
+		good := batch.Messages(magic, "v", "w")
+		late := batch.Message{Magic: magic, Key: []byte("k"), At: then + 9*3600e3}
+		ask("keys", batch.SetOf(good...))
+		ask("tombstone and empty key", batch.SetOf(batch.Message{Magic: magic, Key: []byte("k")}, batch.Message{Magic: magic, Key: []byte{}}))
+		ask("one without", batch.SetOf(good[0], keyless, good[1]))
+		ask("one without, packed", batch.Wrapped(magic, batch.Gzip, good[0], keyless, good[1]).Bytes())
+		ask("one without and one too late", batch.SetOf(keyless, late))
+		ask("one too late and one without", batch.SetOf(late, keyless))
+		ask("one without and one too late, packed", batch.Wrapped(magic, batch.Gzip, keyless, late).Bytes())
 		bad := good[0]
-		bad.corrupt = func(m []byte) { m[0]++ }
-		ask("one without and one bad, packed", wrapped(magic, inGzip, keyless, bad).bytes())
-		w := wrapped(magic, inGzip, good...)
-		w.key = nil
-		ask("no key outside", w.bytes())
+		bad.Corrupt = func(m []byte) { m[0]++ }
+		ask("one without and one bad, packed", batch.Wrapped(magic, batch.Gzip, keyless, bad).Bytes())
+		w := batch.Wrapped(magic, batch.Gzip, good...)
+		w.Key = nil
+		ask("no key outside", w.Bytes())
 	}
 	s.stored("a", "a", 0)
 }
@@ -272,14 +272,14 @@ func produceOldSizes(s *Side) {
 	for magic := range int8(2) {
 		ask := func(what, topic string, set []byte) { s.produce(fmt.Sprintf("magic %d: %s", magic, what), topic, set) }
 		sized := func(n int) []byte {
-			return old{magic: magic, value: make([]byte, n-len(old{magic: magic, value: []byte{}}.bytes()))}.bytes()
+			return batch.Message{Magic: magic, Value: make([]byte, n-len(batch.Message{Magic: magic, Value: []byte{}}.Bytes()))}.Bytes()
 		}
 		for _, n := range []int{120, 150, 170, 199, 200, 201} {
 			ask(fmt.Sprintf("a message of %d", n), "small", sized(n))
 			ask(fmt.Sprintf("two messages of %d", n/2), "small", append(sized(n/2), sized(n/2)...))
 		}
-		ask("small when packed", "small", wrapped(magic, inGzip, olds(magic, strings.Repeat("a", 5000))...).bytes())
-		ask("large when unpacked", "unpacked", wrapped(magic, inGzip, olds(magic, strings.Repeat("a", 5000))...).bytes())
+		ask("small when packed", "small", batch.Wrapped(magic, batch.Gzip, batch.Messages(magic, strings.Repeat("a", 5000))...).Bytes())
+		ask("large when unpacked", "unpacked", batch.Wrapped(magic, batch.Gzip, batch.Messages(magic, strings.Repeat("a", 5000))...).Bytes())
 		corrupt := sized(300)
 		corrupt[13]++
 		ask("too large and corrupt", "small", corrupt)
@@ -299,7 +299,7 @@ func (s *Side) given(what string, req *kmsg.FetchRequest) {
 				if p.RecordBatches == nil {
 					continue // null is not empty
 				}
-				s.Check(fmt.Sprintf("%s, messages of %s-%d", what, strings.TrimPrefix(resp.Topics[i].Topic, s.Prefix), p.Partition), sets(p.RecordBatches))
+				s.Check(fmt.Sprintf("%s, messages of %s-%d", what, strings.TrimPrefix(resp.Topics[i].Topic, s.Prefix), p.Partition), batch.Sets(p.RecordBatches))
 				p.RecordBatches = []byte{}
 			}
 		}
@@ -309,21 +309,21 @@ func (s *Side) given(what string, req *kmsg.FetchRequest) {
 func (s *Side) give(what string, parts ...read) { s.given(what, s.reading(s.Version, parts...)) }
 
 // oldTopic writes batches of every form into a topic.
-func (s *Side) oldTopic(name string, kind kgo.CompressionCodec, configs ...string) {
+func (s *Side) oldTopic(name string, kind int8, configs ...string) {
 	s.createTopic(name, 1, configs...)
 	odd := plain("v", "")
-	odd.records = append(odd.records, rec{}, rec{key: []byte{}, value: []byte{}, at: 7}, rec{value: []byte("h"), headers: [][2][]byte{{[]byte("a"), []byte("b")}, {[]byte("a"), nil}}})
-	odd.codec = kind
+	odd.Records = append(odd.Records, batch.Record{}, batch.Record{Key: []byte{}, Value: []byte{}, At: 7}, batch.Record{Value: []byte("h"), Headers: [][2][]byte{{[]byte("a"), []byte("b")}, {[]byte("a"), nil}}})
+	odd.Codec = kind
 	s.write(name, odd)
 	none := plain("w", strings.Repeat("compressible ", 300))
-	none.at, none.codec = -1, kind
+	none.First, none.Codec = -1, kind
 	s.write(name, none)
 	one := plain("x")
-	one.codec = kind
+	one.Codec = kind
 	s.write(name, one)
 }
 
-var oldCodecs = map[string]kgo.CompressionCodec{"none": {}, "gzip": kgo.GzipCompression(), "snappy": kgo.SnappyCompression(), "lz4": kgo.Lz4Compression()}
+var oldCodecs = map[string]int8{"none": batch.None, "gzip": batch.Gzip, "snappy": batch.Snappy, "lz4": batch.LZ4}
 
 func fetchOldSets(s *Side) {
 	for _, name := range []string{"none", "gzip", "snappy", "lz4"} {
@@ -335,7 +335,7 @@ func fetchOldSets(s *Side) {
 		s.give(name+" beyond", read{topic: name, offset: 9})
 		s.give(name+" of append time", read{topic: name + "-append"})
 		s.give(name+" of append time from 2", read{topic: name + "-append", offset: 2})
-		s.writeTo(name, 0, plain("y").from(7000, 0, 0))
+		s.writeTo(name, 0, plain("y").From(7000, 0, 0))
 		s.give(name+" of a producer", read{topic: name, offset: 8})
 		s.createTopic("topic-"+name, 1, "compression.type", map[string]string{"none": "uncompressed"}[name]+strings.TrimPrefix(name, "none"))
 		s.write("topic-"+name, plain(strings.Repeat("compressible ", 100), "x"))
@@ -359,9 +359,9 @@ func fetchOldLimits(s *Side) {
 	for i := range 40 {
 		b := plain()
 		for j := range 20 {
-			b.records = append(b.records, rec{value: []byte{byte(i), byte(j)}})
+			b.Records = append(b.Records, batch.Record{Value: []byte{byte(i), byte(j)}})
 		}
-		sizes = append(sizes, len(b.bytes()))
+		sizes = append(sizes, len(b.Bytes()))
 		s.write("many", b)
 	}
 	for _, max := range []int32{none, 1, 11, 12, 50, 100, 150, 200, 260, 300, 400, 1000, int32(sizes[0]) - 1, int32(sizes[0]), int32(sizes[0]) + 1, 5 * int32(sizes[0]), math.MaxInt32} {
@@ -383,7 +383,7 @@ func fetchOldLimits(s *Side) {
 func fetchOldZstd(s *Side) {
 	s.Patience = time.Second
 	z := plain("v", "w")
-	z.codec = kgo.ZstdCompression()
+	z.Codec = batch.Zstd
 	s.createTopic("a", 1)
 	s.write("a", z)
 	s.write("a", plain("x"))
@@ -427,10 +427,10 @@ func fetchOldProduced(s *Side) {
 	s.createTopic("a", 1)
 	for magic := range int8(2) {
 		for codec := range int8(4) {
-			m := olds(magic, "v", "w", strings.Repeat("x", 400))
-			set := setOf(m...)
+			m := batch.Messages(magic, "v", "w", strings.Repeat("x", 400))
+			set := batch.SetOf(m...)
 			if codec > 0 {
-				set = wrapped(magic, codec, m...).bytes()
+				set = batch.Wrapped(magic, codec, m...).Bytes()
 			}
 			req := s.writing(2, -1, part{"a", 0, set})
 			o := s.Do(2, req)

@@ -4,12 +4,11 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
-	"hash/crc32"
 	"math"
+	"millrace/compat-tests/batch"
 	"strings"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -43,14 +42,14 @@ func produceCases() []Case {
 func produceGood(s *Side) {
 	s.createTopic("a", 2)
 	s.createTopic("b", 1)
-	s.Ask("one", s.writing(s.Version, -1, part{"a", 0, plain("v").bytes()}))
-	s.Ask("acks 1", s.writing(s.Version, 1, part{"a", 0, plain("x", "y").bytes()}))
+	s.Ask("one", s.writing(s.Version, -1, part{"a", 0, plain("v").Bytes()}))
+	s.Ask("acks 1", s.writing(s.Version, 1, part{"a", 0, plain("x", "y").Bytes()}))
 	odd := plain("", "w")
-	odd.records = append(odd.records, rec{}, rec{key: []byte{}, value: []byte{}}, rec{key: []byte("k"), at: 5},
-		rec{value: []byte("h"), headers: [][2][]byte{{[]byte("a"), []byte("b")}, {[]byte("a"), nil}, {{}, {}}}})
-	s.produce("nulls, empties and headers", "a", odd.bytes())
-	s.Ask("several", s.writing(s.Version, -1, part{"a", 0, plain("1").bytes()}, part{"a", 1, plain("2").bytes()}, part{"b", 0, plain("3").bytes()}))
-	s.Ask("good and bad", s.writing(s.Version, -1, part{"a", 0, plain("4").bytes()}, part{"a", 7, plain("5").bytes()}, part{"no", 0, plain("6").bytes()}))
+	odd.Records = append(odd.Records, batch.Record{}, batch.Record{Key: []byte{}, Value: []byte{}}, batch.Record{Key: []byte("k"), At: 5},
+		batch.Record{Value: []byte("h"), Headers: [][2][]byte{{[]byte("a"), []byte("b")}, {[]byte("a"), nil}, {{}, {}}}})
+	s.produce("nulls, empties and headers", "a", odd.Bytes())
+	s.Ask("several", s.writing(s.Version, -1, part{"a", 0, plain("1").Bytes()}, part{"a", 1, plain("2").Bytes()}, part{"b", 0, plain("3").Bytes()}))
+	s.Ask("good and bad", s.writing(s.Version, -1, part{"a", 0, plain("4").Bytes()}, part{"a", 7, plain("5").Bytes()}, part{"no", 0, plain("6").Bytes()}))
 	s.Ask("nothing", s.writing(s.Version, -1))
 	empty := s.writing(s.Version, -1)
 	t := kmsg.NewProduceRequestTopic()
@@ -60,7 +59,7 @@ func produceGood(s *Side) {
 	}
 	empty.Topics = append(empty.Topics, t)
 	s.Ask("a topic without partitions", empty)
-	zero := s.writing(s.Version, -1, part{"a", 0, plain("z").bytes()})
+	zero := s.writing(s.Version, -1, part{"a", 0, plain("z").Bytes()})
 	zero.TimeoutMillis = 0
 	s.Ask("no time", zero)
 	zero.TimeoutMillis = -5
@@ -73,22 +72,22 @@ func produceGood(s *Side) {
 func produceAcks(s *Side) {
 	s.createTopic("a", 1, "min.insync.replicas", "2")
 	for _, acks := range []int16{2, -2, 100} {
-		s.Ask(fmt.Sprintf("acks %d", acks), s.writing(s.Version, acks, part{"a", 0, plain("v").bytes()}))
+		s.Ask(fmt.Sprintf("acks %d", acks), s.writing(s.Version, acks, part{"a", 0, plain("v").Bytes()}))
 	}
-	s.Ask("two in-sync replicas wanted, of one", s.writing(s.Version, -1, part{"a", 0, plain("v").bytes()}))
-	s.AskNothing("acks 0", s.writing(s.Version, 0, part{"a", 0, plain("w").bytes()}))
-	s.AskNothing("acks 0, unknown partition", s.writing(s.Version, 0, part{"a", 5, plain("w").bytes()}))
+	s.Ask("two in-sync replicas wanted, of one", s.writing(s.Version, -1, part{"a", 0, plain("v").Bytes()}))
+	s.AskNothing("acks 0", s.writing(s.Version, 0, part{"a", 0, plain("w").Bytes()}))
+	s.AskNothing("acks 0, unknown partition", s.writing(s.Version, 0, part{"a", 5, plain("w").Bytes()}))
 	bad := plain("w")
-	bad.base = 3
-	s.AskNothing("acks 0, bad batch", s.writing(s.Version, 0, part{"a", 0, bad.bytes()}))
-	s.AskNothing("acks 0, one of two bad", s.writing(s.Version, 0, part{"a", 0, plain("x").bytes()}, part{"a", 5, plain("x").bytes()}))
+	bad.Base = 3
+	s.AskNothing("acks 0, bad batch", s.writing(s.Version, 0, part{"a", 0, bad.Bytes()}))
+	s.AskNothing("acks 0, one of two bad", s.writing(s.Version, 0, part{"a", 0, plain("x").Bytes()}, part{"a", 5, plain("x").Bytes()}))
 	s.AskNothing("acks 0, nothing", s.writing(s.Version, 0))
 	s.stored("a", "a", 0)
 }
 
 func produceUnknown(s *Side) {
 	s.createTopic("a", 1)
-	b := plain("v").bytes()
+	b := plain("v").Bytes()
 	s.produce("topic", "no", b)
 	s.produce("malformed name", "a b", b)
 	for _, p := range []int32{1, -1, math.MaxInt32, math.MinInt32} {
@@ -117,7 +116,7 @@ func produceUnknown(s *Side) {
 
 func produceShape(s *Side) {
 	s.createTopic("a", 2)
-	good := plain("v").bytes()
+	good := plain("v").Bytes()
 	with := func(f func(b []byte)) []byte {
 		b := bytes.Clone(good)
 		f(b)
@@ -149,130 +148,126 @@ func produceShape(s *Side) {
 		{"magic 3", with(func(b []byte) { b[16] = 3 })},
 		{"magic 127", with(func(b []byte) { b[16] = 127 })},
 		{"magic -1", with(func(b []byte) { b[16] = 0xff })},
-		{"message set 0", oldSet(0, "old")},
-		{"message set 1", oldSet(1, "old")},
-		{"two message sets", append(oldSet(1, "old"), oldSet(1, "old")...)},
+		{"message set 0", batch.SetOf(batch.Message{Magic: 0, Value: []byte("old")})},
+		{"message set 1", batch.SetOf(batch.Message{Magic: 1, Value: []byte("old")})},
+		{"two message sets", append(batch.SetOf(batch.Message{Magic: 1, Value: []byte("old")}), batch.SetOf(batch.Message{Magic: 1, Value: []byte("old")})...)},
 	} {
 		s.produce(c.what, "a", c.records)
 	}
 	s.Ask("bad acks and a bad batch", s.writing(s.Version, 7, part{"a", 0, []byte{1}}))
-	s.Ask("a partition twice", s.writing(s.Version, -1, part{"a", 0, plain("first").bytes()}, part{"a", 0, plain("second").bytes()}))
-	apart := s.writing(s.Version, -1, part{"a", 0, plain("third").bytes()}, part{"a", 1, plain("4").bytes()})
-	apart.Topics = append(apart.Topics, s.writing(s.Version, -1, part{"a", 0, plain("fourth").bytes()}).Topics...)
+	s.Ask("a partition twice", s.writing(s.Version, -1, part{"a", 0, plain("first").Bytes()}, part{"a", 0, plain("second").Bytes()}))
+	apart := s.writing(s.Version, -1, part{"a", 0, plain("third").Bytes()}, part{"a", 1, plain("4").Bytes()})
+	apart.Topics = append(apart.Topics, s.writing(s.Version, -1, part{"a", 0, plain("fourth").Bytes()}).Topics...)
 	s.Ask("a topic twice", apart)
 	s.stored("a", "a", 0)
 	s.stored("a-1", "a", 1)
 
 	s.createTopic("c", 2)
-	s.Ask("a partition twice, the last bad", s.writing(s.Version, -1, part{"c", 0, plain("first").bytes()}, part{"c", 0, []byte{1}}))
+	s.Ask("a partition twice, the last bad", s.writing(s.Version, -1, part{"c", 0, plain("first").Bytes()}, part{"c", 0, []byte{1}}))
 	s.stored("a partition twice, the last bad", "c", 0)
 	s.createTopic("d", 2)
-	s.Ask("a good one, and one with length 13", s.writing(s.Version, -1, part{"d", 0, plain("w").bytes()}, part{"d", 1, with(func(b []byte) { binary.BigEndian.PutUint32(b[8:], 13) })}))
+	s.Ask("a good one, and one with length 13", s.writing(s.Version, -1, part{"d", 0, plain("w").Bytes()}, part{"d", 1, with(func(b []byte) { binary.BigEndian.PutUint32(b[8:], 13) })}))
 	s.AskNothing("with length 13 and acks 0", s.writing(s.Version, 0, part{"d", 1, with(func(b []byte) { binary.BigEndian.PutUint32(b[8:], 13) })}))
-	s.Ask("a good one, and one with magic 3", s.writing(s.Version, -1, part{"d", 0, plain("w").bytes()}, part{"d", 1, with(func(b []byte) { b[16] = 3 })}))
-	s.Ask("a good one, and one with codec 5", s.writing(s.Version, -1, part{"d", 0, plain("w").bytes()}, part{"d", 1, with(func(b []byte) { b[22] = 5; resum(b) })}))
-	s.Ask("a good one, and one cut", s.writing(s.Version, -1, part{"d", 0, plain("w").bytes()}, part{"d", 1, good[:30]}))
-	s.Ask("a topic nobody has, and one with length 13", s.writing(s.Version, -1, part{"no", 0, plain("w").bytes()}, part{"d", 1, with(func(b []byte) { binary.BigEndian.PutUint32(b[8:], 13) })}))
+	s.Ask("a good one, and one with magic 3", s.writing(s.Version, -1, part{"d", 0, plain("w").Bytes()}, part{"d", 1, with(func(b []byte) { b[16] = 3 })}))
+	s.Ask("a good one, and one with codec 5", s.writing(s.Version, -1, part{"d", 0, plain("w").Bytes()}, part{"d", 1, with(func(b []byte) { b[22] = 5; batch.Resum(b) })}))
+	s.Ask("a good one, and one cut", s.writing(s.Version, -1, part{"d", 0, plain("w").Bytes()}, part{"d", 1, good[:30]}))
+	s.Ask("a topic nobody has, and one with length 13", s.writing(s.Version, -1, part{"no", 0, plain("w").Bytes()}, part{"d", 1, with(func(b []byte) { binary.BigEndian.PutUint32(b[8:], 13) })}))
 	s.stored("what was good beside what was not", "d", 0)
 }
 
 func produceHeader(s *Side) {
 	s.createTopic("a", 1)
-	bad := func(what string, f func(b *spec)) {
+	bad := func(what string, f func(b *batch.Batch)) {
 		b := plain("v", "w")
 		f(&b)
-		s.produce(what, "a", b.bytes())
+		s.produce(what, "a", b.Bytes())
 	}
 	s.write("a", plain("so that offsets do not begin at 0"))
-	bad("base offset 1", func(b *spec) { b.base = 1 })
-	bad("base offset -1", func(b *spec) { b.base = -1 })
-	bad("leader epoch", func(b *spec) { b.leaderEpoch = 77 })
-	bad("checksum", func(b *spec) { b.spoil = func(b []byte) []byte { b[17] ^= 1; return b } })
-	bad("a flipped bit", func(b *spec) { b.spoil = func(b []byte) []byte { b[len(b)-1] ^= 1; return b } })
-	bad("count 0", func(b *spec) { b.count = at(int32(0)) })
-	bad("count -1", func(b *spec) { b.count = at(int32(-1)) })
-	bad("count 3", func(b *spec) { b.count = at(int32(3)) })
-	bad("count 1", func(b *spec) { b.count = at(int32(1)) })
-	bad("count 3 and delta 2", func(b *spec) { b.count, b.lastDelta = at(int32(3)), at(int32(2)) })
-	bad("count 1 and delta 0", func(b *spec) { b.count, b.lastDelta = at(int32(1)), at(int32(0)) })
-	bad("count of 2 thousand million", func(b *spec) { b.count, b.lastDelta = at(int32(math.MaxInt32)), at(int32(math.MaxInt32-1)) })
-	bad("delta 5", func(b *spec) { b.lastDelta = at(int32(5)) })
-	bad("delta -1", func(b *spec) { b.lastDelta = at(int32(-1)) })
-	bad("delta -1 and count 0", func(b *spec) { b.count, b.lastDelta = at(int32(0)), at(int32(-1)) })
-	bad("no records", func(b *spec) { b.records = nil })
-	bad("no records, delta 0", func(b *spec) { b.records, b.lastDelta = nil, at(int32(0)) })
-	bad("control", func(b *spec) { b.attributes = 1 << 5 })
-	bad("unknown bits", func(b *spec) { b.attributes = 1<<7 | 1<<12 })
-	bad("delete horizon bit", func(b *spec) { b.attributes = 1 << 6 })
+	bad("base offset 1", func(b *batch.Batch) { b.Base = 1 })
+	bad("base offset -1", func(b *batch.Batch) { b.Base = -1 })
+	bad("leader epoch", func(b *batch.Batch) { b.LeaderEpoch = 77 })
+	bad("checksum", func(b *batch.Batch) { b.Spoil = func(b []byte) []byte { b[17] ^= 1; return b } })
+	bad("a flipped bit", func(b *batch.Batch) { b.Spoil = func(b []byte) []byte { b[len(b)-1] ^= 1; return b } })
+	bad("count 0", func(b *batch.Batch) { b.Count = batch.To(int32(0)) })
+	bad("count -1", func(b *batch.Batch) { b.Count = batch.To(int32(-1)) })
+	bad("count 3", func(b *batch.Batch) { b.Count = batch.To(int32(3)) })
+	bad("count 1", func(b *batch.Batch) { b.Count = batch.To(int32(1)) })
+	bad("count 3 and delta 2", func(b *batch.Batch) { b.Count, b.LastDelta = batch.To(int32(3)), batch.To(int32(2)) })
+	bad("count 1 and delta 0", func(b *batch.Batch) { b.Count, b.LastDelta = batch.To(int32(1)), batch.To(int32(0)) })
+	bad("count of 2 thousand million", func(b *batch.Batch) {
+		b.Count, b.LastDelta = batch.To(int32(math.MaxInt32)), batch.To(int32(math.MaxInt32-1))
+	})
+	bad("delta 5", func(b *batch.Batch) { b.LastDelta = batch.To(int32(5)) })
+	bad("delta -1", func(b *batch.Batch) { b.LastDelta = batch.To(int32(-1)) })
+	bad("delta -1 and count 0", func(b *batch.Batch) { b.Count, b.LastDelta = batch.To(int32(0)), batch.To(int32(-1)) })
+	bad("no records", func(b *batch.Batch) { b.Records = nil })
+	bad("no records, delta 0", func(b *batch.Batch) { b.Records, b.LastDelta = nil, batch.To(int32(0)) })
+	bad("control", func(b *batch.Batch) { b.Attributes = 1 << 5 })
+	bad("unknown bits", func(b *batch.Batch) { b.Attributes = 1<<7 | 1<<12 })
+	bad("delete horizon bit", func(b *batch.Batch) { b.Attributes = 1 << 6 })
 	for codec := int16(5); codec <= 7; codec++ {
-		bad(fmt.Sprintf("codec %d", codec), func(b *spec) { b.attributes = codec })
+		bad(fmt.Sprintf("codec %d", codec), func(b *batch.Batch) { b.Attributes = codec })
 	}
-	bad("producer without a sequence", func(b *spec) { *b = b.from(1000, 0, -1) })
-	bad("producer without an epoch", func(b *spec) { *b = b.from(1001, -1, 0) })
-	bad("a sequence without a producer", func(b *spec) {
-		b.spoil = func(x []byte) []byte {
+	bad("producer without a sequence", func(b *batch.Batch) { *b = b.From(1000, 0, -1) })
+	bad("producer without an epoch", func(b *batch.Batch) { *b = b.From(1001, -1, 0) })
+	bad("a sequence without a producer", func(b *batch.Batch) {
+		b.Spoil = func(x []byte) []byte {
 			binary.BigEndian.PutUint32(x[53:], 5)
-			return resum(x)
+			return batch.Resum(x)
 		}
 	})
-	bad("control and two records", func(b *spec) { b.attributes = 1<<5 | 1<<4 })
+	bad("control and two records", func(b *batch.Batch) { b.Attributes = 1<<5 | 1<<4 })
 	s.stored("a", "a", 0)
-}
-
-// resum sets the checksum of changed bytes.
-func resum(b []byte) []byte {
-	binary.BigEndian.PutUint32(b[17:], crc32.Checksum(b[21:], castagnoli))
-	return b
 }
 
 func produceRecords(s *Side) {
 	s.createTopic("a", 2)
-	for i, packed := range []kgo.CompressionCodec{{}, kgo.GzipCompression(), kgo.ZstdCompression()} {
+	for i, packed := range []int8{batch.None, batch.Gzip, batch.Zstd} {
 		name := "plain: "
-		if packed != (kgo.CompressionCodec{}) {
+		if packed != (batch.None) {
 			name = fmt.Sprintf("packed %d: ", i)
 		}
 		// What Kafka takes and Millrace does not has a partition of its own, so
 		// that offsets stay alike.
-		index, isPacked := int32(0), packed != kgo.CompressionCodec{}
-		bad := func(what string, f func(b *spec)) {
+		index, isPacked := int32(0), packed != batch.None
+		bad := func(what string, f func(b *batch.Batch)) {
 			b := plain("v", "w")
 			f(&b)
-			b.codec = packed
-			s.Ask(name+what, s.writing(s.Version, -1, part{"a", index, b.bytes()}))
+			b.Codec = packed
+			s.Ask(name+what, s.writing(s.Version, -1, part{"a", index, b.Bytes()}))
 			index = 0
 		}
-		bad("good", func(*spec) {})
+		bad("good", func(*batch.Batch) {})
 		if !isPacked {
 			index = 1
 		}
-		bad("deltas swapped", func(b *spec) { b.records[0].delta, b.records[1].delta = at(int64(1)), at(int64(0)) })
+		bad("deltas swapped", func(b *batch.Batch) { b.Records[0].Delta, b.Records[1].Delta = batch.To(int64(1)), batch.To(int64(0)) })
 		if !isPacked {
 			index = 1
 		}
-		bad("deltas with a gap", func(b *spec) { b.records[1].delta = at(int64(4)) })
+		bad("deltas with a gap", func(b *batch.Batch) { b.Records[1].Delta = batch.To(int64(4)) })
 		if !isPacked {
 			index = 1
 		}
-		bad("a negative delta", func(b *spec) { b.records[0].delta = at(int64(-1)) })
-		bad("a byte behind", func(b *spec) { b.trailing = []byte{0} })
-		bad("a record behind", func(b *spec) { b.trailing = []byte{12, 0, 0, 4, 1, 1, 0} })
+		bad("a negative delta", func(b *batch.Batch) { b.Records[0].Delta = batch.To(int64(-1)) })
+		bad("a byte behind", func(b *batch.Batch) { b.Trailing = []byte{0} })
+		bad("a record behind", func(b *batch.Batch) { b.Trailing = []byte{12, 0, 0, 4, 1, 1, 0} })
 		if isPacked {
 			index = 1
 		}
-		bad("length too small", func(b *spec) { b.records[1].length = at(int64(3)) })
+		bad("length too small", func(b *batch.Batch) { b.Records[1].Length = batch.To(int64(3)) })
 		if isPacked {
 			index = 1
 		}
-		bad("length too large", func(b *spec) { b.records[1].length = at(int64(300)) })
-		bad("length -1", func(b *spec) { b.records[1].length = at(int64(-1)) })
+		bad("length too large", func(b *batch.Batch) { b.Records[1].Length = batch.To(int64(300)) })
+		bad("length -1", func(b *batch.Batch) { b.Records[1].Length = batch.To(int64(-1)) })
 		if isPacked {
 			index = 1
 		}
-		bad("length 0", func(b *spec) { b.records[1].length = at(int64(0)) })
-		bad("length huge", func(b *spec) { b.records[1].length = at(int64(math.MaxInt32)) })
-		bad("length beyond 32 bits", func(b *spec) { b.records[1].length = at(int64(1) << 40) })
-		body := func(fields ...byte) func(*spec) { return func(b *spec) { b.records[1].body = fields } }
+		bad("length 0", func(b *batch.Batch) { b.Records[1].Length = batch.To(int64(0)) })
+		bad("length huge", func(b *batch.Batch) { b.Records[1].Length = batch.To(int64(math.MaxInt32)) })
+		bad("length beyond 32 bits", func(b *batch.Batch) { b.Records[1].Length = batch.To(int64(1) << 40) })
+		body := func(fields ...byte) func(*batch.Batch) { return func(b *batch.Batch) { b.Records[1].Body = fields } }
 		// attributes, time delta 0, offset delta 1, key, value, headers
 		bad("record attributes", body(9, 0, 2, 1, 1, 0))
 		bad("key length -2", body(0, 0, 2, 3, 1, 0))
@@ -298,61 +293,61 @@ func produceCodecs(s *Side) {
 	long := plain(strings.Repeat("compressible ", 300), "x", strings.Repeat("y", 2000))
 	for _, c := range []struct {
 		name  string
-		codec kgo.CompressionCodec
+		codec int8
 	}{
-		{"gzip", kgo.GzipCompression()}, {"snappy", kgo.SnappyCompression()}, {"lz4", kgo.Lz4Compression()}, {"zstd", kgo.ZstdCompression()},
+		{"gzip", batch.Gzip}, {"snappy", batch.Snappy}, {"lz4", batch.LZ4}, {"zstd", batch.Zstd},
 	} {
 		b := long
-		b.codec = c.codec
-		s.produce(c.name, "a", b.bytes())
+		b.Codec = c.codec
+		s.produce(c.name, "a", b.Bytes())
 		broken := b
-		broken.spoil = func(x []byte) []byte {
+		broken.Spoil = func(x []byte) []byte {
 			for i := range 8 {
 				x[61+i] ^= 0x5a
 			}
-			return resum(x)
+			return batch.Resum(x)
 		}
-		s.produce(c.name+" broken at its start", "a", broken.bytes())
-		broken.spoil = func(x []byte) []byte {
+		s.produce(c.name+" broken at its start", "a", broken.Bytes())
+		broken.Spoil = func(x []byte) []byte {
 			x = x[:len(x)-len(x[61:])/2]
 			binary.BigEndian.PutUint32(x[8:], uint32(len(x)-12))
-			return resum(x)
+			return batch.Resum(x)
 		}
-		s.produce(c.name+" cut", "a", broken.bytes())
-		broken.spoil = func(x []byte) []byte {
+		s.produce(c.name+" cut", "a", broken.Bytes())
+		broken.Spoil = func(x []byte) []byte {
 			x = append(x, 1, 2, 3, 4, 5, 6, 7, 8)
 			binary.BigEndian.PutUint32(x[8:], uint32(len(x)-12))
-			return resum(x)
+			return batch.Resum(x)
 		}
-		s.produce(c.name+" with bytes behind", "a", broken.bytes())
-		broken.spoil, broken.packed = nil, []byte{}
-		s.produce(c.name+" of nothing", "a", broken.bytes())
+		s.produce(c.name+" with bytes behind", "a", broken.Bytes())
+		broken.Spoil, broken.Packed = nil, []byte{}
+		s.produce(c.name+" of nothing", "a", broken.Bytes())
 		short := b
-		short.count, short.lastDelta = at(int32(2)), at(int32(1))
-		s.produce(c.name+" with a record too many", "a", short.bytes())
+		short.Count, short.LastDelta = batch.To(int32(2)), batch.To(int32(1))
+		s.produce(c.name+" with a record too many", "a", short.Bytes())
 		more := b
-		more.count, more.lastDelta = at(int32(4)), at(int32(3))
-		s.produce(c.name+" with a record too few", "a", more.bytes())
+		more.Count, more.LastDelta = batch.To(int32(4)), batch.To(int32(3))
+		s.produce(c.name+" with a record too few", "a", more.Bytes())
 	}
 	s.stored("a", "a", 0)
 }
 
 func produceRecompressed(s *Side) {
 	long := plain(strings.Repeat("compressible ", 100), "x")
-	long.records[1].headers = [][2][]byte{{[]byte("h"), nil}}
+	long.Records[1].Headers = [][2][]byte{{[]byte("h"), nil}}
 	for _, kind := range []string{"uncompressed", "gzip", "snappy", "lz4", "zstd", "producer"} {
 		s.createTopic(kind, 1, "compression.type", kind)
 		b := long
-		s.produce(kind+" from plain", kind, b.bytes())
-		b.codec = kgo.GzipCompression()
-		s.produce(kind+" from gzip", kind, b.bytes())
-		b.attributes = 1<<9 | 1<<3
-		s.produce(kind+" with odd attributes", kind, b.bytes())
-		b.attributes = 0
-		b.records = append(b.records, rec{body: []byte{0, 0, 4, 1, 1, 40}})
-		s.produce(kind+" from a bad batch", kind, b.bytes())
-		s.produce(kind+" of a producer", kind, plain("1", "2").from(500, 0, 0).bytes())
-		s.produce(kind+" of a producer again", kind, plain("1", "2").from(500, 0, 0).bytes())
+		s.produce(kind+" from plain", kind, b.Bytes())
+		b.Codec = batch.Gzip
+		s.produce(kind+" from gzip", kind, b.Bytes())
+		b.Attributes = 1<<9 | 1<<3
+		s.produce(kind+" with odd attributes", kind, b.Bytes())
+		b.Attributes = 0
+		b.Records = append(b.Records, batch.Record{Body: []byte{0, 0, 4, 1, 1, 40}})
+		s.produce(kind+" from a bad batch", kind, b.Bytes())
+		s.produce(kind+" of a producer", kind, plain("1", "2").From(500, 0, 0).Bytes())
+		s.produce(kind+" of a producer again", kind, plain("1", "2").From(500, 0, 0).Bytes())
 		s.stored(kind, kind, 0)
 	}
 }
@@ -360,18 +355,18 @@ func produceRecompressed(s *Side) {
 func produceTimestamps(s *Side) {
 	s.createTopic("a", 1)
 	s.createTopic("window", 1, "message.timestamp.before.max.ms", "10800000", "message.timestamp.after.max.ms", "60000")
-	stamped := func(first int64, more ...int64) spec {
+	stamped := func(first int64, more ...int64) batch.Batch {
 		b := plain("v")
-		b.at = first
+		b.First = first
 		for _, m := range more {
-			r := value("w")
-			r.at = m
-			b.records = append(b.records, r)
+			r := batch.Valued("w")
+			r.At = m
+			b.Records = append(b.Records, r)
 		}
 		return b
 	}
 	for _, topic := range []string{"a", "window"} {
-		ask := func(what string, b spec) { s.produce(topic+": "+what, topic, b.bytes()) }
+		ask := func(what string, b batch.Batch) { s.produce(topic+": "+what, topic, b.Bytes()) }
 		ask("usual", stamped(then, 1, 2))
 		ask("none", stamped(-1))
 		ask("none and usual", stamped(-1, 0, then))
@@ -383,24 +378,24 @@ func produceTimestamps(s *Side) {
 		ask("two of three", stamped(then, 5, 9*3600e3, 10*3600e3))
 		ask("descending", stamped(then, -5, -10))
 		wrong := stamped(then, 10)
-		wrong.most = at(then)
+		wrong.Most = batch.To(then)
 		ask("largest too small in the header", wrong)
-		wrong.most = at(then + 3600e3*50)
+		wrong.Most = batch.To(then + 3600e3*50)
 		ask("largest too large in the header", wrong)
-		wrong.most = at(int64(-1))
+		wrong.Most = batch.To(int64(-1))
 		ask("no largest in the header", wrong)
 		flagged := stamped(then, 3)
-		flagged.attributes = 1 << 3
+		flagged.Attributes = 1 << 3
 		ask("flagged append time", flagged)
 		flagged = stamped(-1)
-		flagged.attributes = 1 << 3
+		flagged.Attributes = 1 << 3
 		ask("flagged append time without one", flagged)
 		packed := stamped(then, 7, 3)
-		packed.codec = kgo.GzipCompression()
+		packed.Codec = batch.Gzip
 		ask("packed", packed)
-		packed.most = at(then)
+		packed.Most = batch.To(then)
 		ask("packed, largest wrong in the header", packed)
-		packed.attributes = 1 << 3
+		packed.Attributes = 1 << 3
 		ask("packed and flagged", packed)
 	}
 	s.stored("a", "a", 0)
@@ -413,18 +408,18 @@ func produceTimestampsRecompressed(s *Side) {
 	s.createTopic("append", 1, "compression.type", "gzip", "message.timestamp.type", "LogAppendTime")
 	s.createTopic("plain", 1, "compression.type", "uncompressed", "message.timestamp.after.max.ms", "60000")
 	for _, topic := range []string{"create", "append", "plain"} {
-		for _, codec := range []kgo.CompressionCodec{{}, kgo.GzipCompression(), kgo.Lz4Compression()} {
+		for _, codec := range []int8{batch.None, batch.Gzip, batch.LZ4} {
 			ask := func(what string, first int64, more ...int64) {
 				b := plain("v")
-				b.at, b.codec = first, codec
+				b.First, b.Codec = first, codec
 				for _, m := range more {
-					r := value("w")
-					r.at = m
-					b.records = append(b.records, r)
+					r := batch.Valued("w")
+					r.At = m
+					b.Records = append(b.Records, r)
 				}
-				s.produce(fmt.Sprintf("%s: %s, codec %v", topic, what, codec), topic, b.bytes())
-				b.attributes = 1 << 3
-				s.produce(fmt.Sprintf("%s: %s flagged, codec %v", topic, what, codec), topic, b.bytes())
+				s.produce(fmt.Sprintf("%s: %s, codec %v", topic, what, codec), topic, b.Bytes())
+				b.Attributes = 1 << 3
+				s.produce(fmt.Sprintf("%s: %s flagged, codec %v", topic, what, codec), topic, b.Bytes())
 			}
 			ask("usual", then, 3, 1)
 			ask("none", -1, 0)
@@ -435,13 +430,13 @@ func produceTimestampsRecompressed(s *Side) {
 			ask("smallest", math.MinInt64)
 			ask("too late", then+9*3600e3)
 			odd := plain("v", "w")
-			odd.codec, odd.records[0].at, odd.records[1].at = codec, 5, 2
-			odd.records[1].body = []byte{9, 4, 2, 2, 'k', 2, 'w', 0} // with attributes of its own
-			s.produce(fmt.Sprintf("%s: odd records, codec %v", topic, codec), topic, odd.bytes())
+			odd.Codec, odd.Records[0].At, odd.Records[1].At = codec, 5, 2
+			odd.Records[1].Body = []byte{9, 4, 2, 2, 'k', 2, 'w', 0} // with attributes of its own
+			s.produce(fmt.Sprintf("%s: odd records, codec %v", topic, codec), topic, odd.Bytes())
 			large := plain("v", strings.Repeat("large ", 20_000), "w")
-			large.codec, large.records[1].at, large.records[0].at = codec, 3, 2
-			large.records[1].headers = [][2][]byte{{[]byte("h"), []byte(strings.Repeat("x", 40_000))}}
-			s.produce(fmt.Sprintf("%s: a large record, codec %v", topic, codec), topic, large.bytes())
+			large.Codec, large.Records[1].At, large.Records[0].At = codec, 3, 2
+			large.Records[1].Headers = [][2][]byte{{[]byte("h"), []byte(strings.Repeat("x", 40_000))}}
+			s.produce(fmt.Sprintf("%s: a large record, codec %v", topic, codec), topic, large.Bytes())
 		}
 	}
 	for _, topic := range []string{"create", "append", "plain"} {
@@ -457,9 +452,9 @@ func produceLevels(s *Side) {
 		topic := c[0] + c[2]
 		s.createTopic(topic, 1, "compression.type", c[0], c[1], c[2])
 		b := long
-		s.produce(topic+" from plain", topic, b.bytes())
-		b.codec = kgo.SnappyCompression()
-		s.produce(topic+" from snappy", topic, b.bytes())
+		s.produce(topic+" from plain", topic, b.Bytes())
+		b.Codec = batch.Snappy
+		s.produce(topic+" from snappy", topic, b.Bytes())
 		s.stored(topic, topic, 0)
 	}
 }
@@ -467,14 +462,14 @@ func produceLevels(s *Side) {
 func produceDecompressed(s *Side) {
 	for _, kind := range []string{"producer", "gzip", "uncompressed"} {
 		s.createTopic(kind, 1, "max.decompressed.message.bytes", "1000", "compression.type", kind)
-		for _, codec := range []kgo.CompressionCodec{{}, kgo.GzipCompression(), kgo.SnappyCompression(), kgo.ZstdCompression()} {
-			if s.Version < 7 && codec == kgo.ZstdCompression() {
+		for _, codec := range []int8{batch.None, batch.Gzip, batch.Snappy, batch.Zstd} {
+			if s.Version < 7 && codec == batch.Zstd {
 				continue
 			}
 			for _, n := range []int{500, 990, 991, 992, 993, 1000, 5000} {
 				b := plain("v", strings.Repeat("x", n))
-				b.codec = codec
-				s.produce(fmt.Sprintf("%s: a value of %d, codec %v", kind, n, codec), kind, b.bytes())
+				b.Codec = codec
+				s.produce(fmt.Sprintf("%s: a value of %d, codec %v", kind, n, codec), kind, b.Bytes())
 			}
 		}
 		s.stored(kind, kind, 0)
@@ -485,24 +480,24 @@ func produceAppendTime(s *Side) {
 	s.createTopic("a", 1, "message.timestamp.type", "LogAppendTime")
 	s.createTopic("packed", 1, "message.timestamp.type", "LogAppendTime", "compression.type", "lz4")
 	for _, topic := range []string{"a", "packed"} {
-		ask := func(what string, b spec) { s.produce(topic+": "+what, topic, b.bytes()) }
+		ask := func(what string, b batch.Batch) { s.produce(topic+": "+what, topic, b.Bytes()) }
 		ask("usual", plain("v", "w"))
 		old := plain("v")
-		old.at = 5
+		old.First = 5
 		ask("old", old)
 		none := plain("v")
-		none.at = -1
+		none.First = -1
 		ask("none", none)
 		flagged := plain("v", "w")
-		flagged.attributes = 1 << 3
+		flagged.Attributes = 1 << 3
 		ask("flagged", flagged)
 		gz := plain("v", "w")
-		gz.codec = kgo.GzipCompression()
+		gz.Codec = batch.Gzip
 		ask("packed", gz)
-		gz.attributes = 1 << 3
+		gz.Attributes = 1 << 3
 		ask("packed and flagged", gz)
-		ask("a producer's", plain("p").from(2000, 0, 0))
-		ask("a producer's again", plain("p").from(2000, 0, 0))
+		ask("a producer's", plain("p").From(2000, 0, 0))
+		ask("a producer's again", plain("p").From(2000, 0, 0))
 	}
 	s.stored("a", "a", 0)
 	s.stored("packed", "packed", 0)
@@ -512,21 +507,21 @@ func produceCompacted(s *Side) {
 	s.createTopic("a", 1, "cleanup.policy", "compact")
 	s.createTopic("both", 1, "cleanup.policy", "compact,delete")
 	for _, topic := range []string{"a", "both"} {
-		ask := func(what string, b spec) { s.produce(topic+": "+what, topic, b.bytes()) }
+		ask := func(what string, b batch.Batch) { s.produce(topic+": "+what, topic, b.Bytes()) }
 		ask("with keys", plain("v", "w"))
 		b := plain("v", "w", "x")
-		b.records[0].key, b.records[2].key = nil, nil
+		b.Records[0].Key, b.Records[2].Key = nil, nil
 		ask("without", b)
-		b.codec = kgo.SnappyCompression()
+		b.Codec = batch.Snappy
 		ask("without, packed", b)
-		b.codec = kgo.CompressionCodec{}
-		b.records[1].at = 1000 * 3600e3
+		b.Codec = batch.None
+		b.Records[1].At = 1000 * 3600e3
 		ask("without, and one too late", b)
 		empty := plain("v")
-		empty.records[0].key = []byte{}
+		empty.Records[0].Key = []byte{}
 		ask("empty key", empty)
 		tomb := plain("v")
-		tomb.records[0].value = nil
+		tomb.Records[0].Value = nil
 		ask("tombstone", tomb)
 	}
 	s.stored("a", "a", 0)
@@ -534,32 +529,32 @@ func produceCompacted(s *Side) {
 
 func produceSizes(s *Side) {
 	s.createTopic("small", 1, "max.message.bytes", "200")
-	size := func(n int) spec {
+	size := func(n int) batch.Batch {
 		b := plain("")
-		for missing := n; missing > 0; missing = n - len(b.bytes()) {
+		for missing := n; missing > 0; missing = n - len(b.Bytes()) {
 			// Longer values have longer lengths: come close from below.
-			b.records[0].value = append(b.records[0].value, make([]byte, max(1, missing-70))...)
+			b.Records[0].Value = append(b.Records[0].Value, make([]byte, max(1, missing-70))...)
 		}
 		return b
 	}
-	s.produce("at the limit", "small", size(200).bytes())
-	s.produce("above the limit", "small", size(201).bytes())
+	s.produce("at the limit", "small", size(200).Bytes())
+	s.produce("above the limit", "small", size(201).Bytes())
 	packed := plain(strings.Repeat("a", 5000))
-	packed.codec = kgo.GzipCompression()
-	s.produce("small when packed", "small", packed.bytes())
+	packed.Codec = batch.Gzip
+	s.produce("small when packed", "small", packed.Bytes())
 	s.createTopic("unpacked", 1, "max.message.bytes", "200", "compression.type", "uncompressed")
-	s.produce("large when unpacked", "unpacked", packed.bytes())
+	s.produce("large when unpacked", "unpacked", packed.Bytes())
 	s.createTopic("segment", 1, "max.message.bytes", "3000000", "segment.bytes", "1048576")
-	s.produce("above the segment", "segment", size(1048577).bytes())
-	s.produce("at the segment", "segment", size(1048576).bytes())
+	s.produce("above the segment", "segment", size(1048577).Bytes())
+	s.produce("at the segment", "segment", size(1048576).Bytes())
 	both := size(201)
-	both.base = 5
-	s.produce("too large and at a wrong offset", "small", both.bytes())
+	both.Base = 5
+	s.produce("too large and at a wrong offset", "small", both.Bytes())
 	both = size(201)
-	both.spoil = func(b []byte) []byte { b[17]++; return b }
-	s.produce("too large and corrupt", "small", both.bytes())
+	both.Spoil = func(b []byte) []byte { b[17]++; return b }
+	s.produce("too large and corrupt", "small", both.Bytes())
 	s.createTopic("zero", 1, "max.message.bytes", "0")
-	s.produce("nothing fits", "zero", plain("v").bytes())
+	s.produce("nothing fits", "zero", plain("v").Bytes())
 	s.stored("small", "small", 0)
 }
 
@@ -568,43 +563,43 @@ func produceIdempotent(s *Side) {
 	s.createTopic("b", 1)
 	const id = 3000
 	n := 0
-	send := func(what string, b spec) {
+	send := func(what string, b batch.Batch) {
 		n++
-		s.produce(fmt.Sprintf("%d %s", n, what), "a", b.bytes())
+		s.produce(fmt.Sprintf("%d %s", n, what), "a", b.Bytes())
 	}
-	send("first", plain("0", "1").from(id, 0, 0))
-	send("the same again", plain("0", "1").from(id, 0, 0))
-	send("part of it", plain("0").from(id, 0, 0))
-	send("the other part", plain("1").from(id, 0, 1))
-	send("next", plain("2").from(id, 0, 2))
-	send("a gap", plain("9").from(id, 0, 9))
-	send("an epoch too old", plain("3").from(id, -1, 3))
-	send("overlapping", plain("2", "3").from(id, 0, 2))
+	send("first", plain("0", "1").From(id, 0, 0))
+	send("the same again", plain("0", "1").From(id, 0, 0))
+	send("part of it", plain("0").From(id, 0, 0))
+	send("the other part", plain("1").From(id, 0, 1))
+	send("next", plain("2").From(id, 0, 2))
+	send("a gap", plain("9").From(id, 0, 9))
+	send("an epoch too old", plain("3").From(id, -1, 3))
+	send("overlapping", plain("2", "3").From(id, 0, 2))
 	for i := range 5 {
-		send("more", plain("m").from(id, 0, int32(3+i)))
+		send("more", plain("m").From(id, 0, int32(3+i)))
 	}
-	send("the fifth last again", plain("m").from(id, 0, 3))
-	send("one that is forgotten again", plain("2").from(id, 0, 2))
-	send("the first again", plain("0", "1").from(id, 0, 0))
-	send("new epoch, not at 0", plain("e").from(id, 1, 8))
-	send("new epoch", plain("e").from(id, 1, 0))
-	send("the old epoch", plain("e").from(id, 0, 8))
-	send("new epoch again", plain("e").from(id, 1, 0))
-	send("new epoch next", plain("e").from(id, 1, 1))
-	send("two epochs on", plain("e").from(id, 9, 0))
-	send("unknown producer, any sequence", plain("u").from(id+1, 5, 77))
-	send("its next", plain("u").from(id+1, 5, 78))
-	send("its duplicate", plain("u").from(id+1, 5, 77))
-	send("at the end of the sequence", plain("w", "w").from(id+2, 0, math.MaxInt32-1))
-	send("wraps to 0", plain("w").from(id+2, 0, 0))
-	send("wraps inside", plain("w", "w", "w").from(id+3, 0, math.MaxInt32))
-	send("after wrapping inside", plain("w").from(id+3, 0, 2))
-	send("wrapped again", plain("w", "w", "w").from(id+3, 0, math.MaxInt32))
-	s.Ask("acks 1 and a duplicate", s.writing(s.Version, 1, part{"a", 0, plain("w").from(id+3, 0, 2).bytes()}))
+	send("the fifth last again", plain("m").From(id, 0, 3))
+	send("one that is forgotten again", plain("2").From(id, 0, 2))
+	send("the first again", plain("0", "1").From(id, 0, 0))
+	send("new epoch, not at 0", plain("e").From(id, 1, 8))
+	send("new epoch", plain("e").From(id, 1, 0))
+	send("the old epoch", plain("e").From(id, 0, 8))
+	send("new epoch again", plain("e").From(id, 1, 0))
+	send("new epoch next", plain("e").From(id, 1, 1))
+	send("two epochs on", plain("e").From(id, 9, 0))
+	send("unknown producer, any sequence", plain("u").From(id+1, 5, 77))
+	send("its next", plain("u").From(id+1, 5, 78))
+	send("its duplicate", plain("u").From(id+1, 5, 77))
+	send("at the end of the sequence", plain("w", "w").From(id+2, 0, math.MaxInt32-1))
+	send("wraps to 0", plain("w").From(id+2, 0, 0))
+	send("wraps inside", plain("w", "w", "w").From(id+3, 0, math.MaxInt32))
+	send("after wrapping inside", plain("w").From(id+3, 0, 2))
+	send("wrapped again", plain("w", "w", "w").From(id+3, 0, math.MaxInt32))
+	s.Ask("acks 1 and a duplicate", s.writing(s.Version, 1, part{"a", 0, plain("w").From(id+3, 0, 2).Bytes()}))
 	s.Ask("two partitions, one out of order", s.writing(s.Version, -1,
-		part{"a", 0, plain("x").from(id+3, 0, 9).bytes()}, part{"b", 0, plain("x").from(id+3, 0, 0).bytes()}))
-	none := plain("n").from(id+4, 0, 0)
-	none.at = -1
+		part{"a", 0, plain("x").From(id+3, 0, 9).Bytes()}, part{"b", 0, plain("x").From(id+3, 0, 0).Bytes()}))
+	none := plain("n").From(id+4, 0, 0)
+	none.First = -1
 	send("without a timestamp", none)
 	send("without a timestamp again", none)
 	s.stored("a", "a", 0)
@@ -613,9 +608,9 @@ func produceIdempotent(s *Side) {
 
 func produceTransactional(s *Side) {
 	s.createTopic("a", 1)
-	b := plain("v").from(4000, 0, 0)
-	b.attributes = 1 << 4
-	s.Ask("one", s.writing(s.Version, -1, part{"a", 0, b.bytes()}))
-	s.Ask("one of two", s.writing(s.Version, -1, part{"a", 0, b.bytes()}, part{"no", 0, plain("v").bytes()}))
-	s.AskNothing("acks 0", s.writing(s.Version, 0, part{"a", 0, b.bytes()}))
+	b := plain("v").From(4000, 0, 0)
+	b.Attributes = 1 << 4
+	s.Ask("one", s.writing(s.Version, -1, part{"a", 0, b.Bytes()}))
+	s.Ask("one of two", s.writing(s.Version, -1, part{"a", 0, b.Bytes()}, part{"no", 0, plain("v").Bytes()}))
+	s.AskNothing("acks 0", s.writing(s.Version, 0, part{"a", 0, b.Bytes()}))
 }

@@ -3,9 +3,9 @@ package frames
 import (
 	"fmt"
 	"math"
+	"millrace/compat-tests/batch"
 	"strings"
 
-	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -125,8 +125,8 @@ func deletePolicies(s *Side) {
 		name := strings.ReplaceAll(policy, ",", "-")
 		s.createTopic(name, 1, "cleanup.policy", policy)
 		b := plain("0", "1")
-		for i := range b.records {
-			b.records[i].key = []byte{byte(i)}
+		for i := range b.Records {
+			b.Records[i].Key = []byte{byte(i)}
 		}
 		s.write(name, b)
 		for _, o := range []int64{7, -7, 1, -1} {
@@ -162,7 +162,7 @@ func deletedSeen(s *Side) {
 
 // produceAfter compares what a producer is told of the log start.
 func (s *Side) produceAfter(o int64) {
-	s.AskIn(9, fmt.Sprintf("a record after %d", o), s.writing(9, -1, part{"a", 0, plain("x").bytes()}))
+	s.AskIn(9, fmt.Sprintf("a record after %d", o), s.writing(9, -1, part{"a", 0, plain("x").Bytes()}))
 }
 
 func (s *Side) producersOf(topic string, partitions ...int32) *kmsg.DescribeProducersRequest {
@@ -181,7 +181,7 @@ func describeProducers(s *Side) {
 	// Ids that no server gives out, so that both have the same.
 	write := func(index int32, id int64, epoch int16, sequence int32, values ...string) {
 		b := plain(values...)
-		s.writeTo("a", index, b.from(id, epoch, sequence))
+		s.writeTo("a", index, b.From(id, epoch, sequence))
 	}
 	write(0, 900_001, 0, 0, "0", "1", "2")
 	s.Ask("one", s.producersOf("a", 0, 1))
@@ -202,7 +202,7 @@ func describeProducers(s *Side) {
 func describeProducersErrors(s *Side) {
 	s.createTopic("a", 1)
 	b := plain("0")
-	s.write("a", b.from(900_001, 0, 0))
+	s.write("a", b.From(900_001, 0, 0))
 	for _, name := range []string{"no", "", "bad name", strings.Repeat("x", 300)} {
 		req := s.producersOf(name, 0, 5)
 		if name == "" {
@@ -295,7 +295,7 @@ func describeSizes(s *Side) {
 	s.logDirs("a record deleted")
 	s.createTopic("packed", 1)
 	b := plain(strings.Repeat("y", 10_000))
-	b.codec = kgo.GzipCompression()
+	b.Codec = batch.Gzip
 	s.write("packed", b)
 	s.createTopic("repacked", 1, "compression.type", "uncompressed")
 	s.write("repacked", b)

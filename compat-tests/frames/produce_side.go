@@ -3,11 +3,11 @@ package frames
 import (
 	"encoding/binary"
 	"fmt"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"millrace/compat-tests/batch"
 	"millrace/compat-tests/frame"
 )
 
@@ -68,10 +68,10 @@ func (s *Side) produce(what, topic string, records []byte) frame.Outcome {
 
 // write writes one batch to partition 0 of a topic, as a preparation that has
 // to succeed.
-func (s *Side) write(topic string, b spec) { s.writeTo(topic, 0, b) }
+func (s *Side) write(topic string, b batch.Batch) { s.writeTo(topic, 0, b) }
 
-func (s *Side) writeTo(topic string, index int32, b spec) {
-	o := s.Do(9, s.writing(9, -1, part{topic, index, b.bytes()}))
+func (s *Side) writeTo(topic string, index int32, b batch.Batch) {
+	o := s.Do(9, s.writing(9, -1, part{topic, index, b.Bytes()}))
 	resp, ok := o.Response.(*kmsg.ProduceResponse)
 	if !ok || resp.Topics[0].Partitions[0].ErrorCode != 0 {
 		s.Fail("writing to %s: %v", topic, o)
@@ -119,7 +119,7 @@ func batches(b []byte) []any {
 		m := map[string]any{
 			"base": binary.BigEndian.Uint64(one), "leader epoch": int32(binary.BigEndian.Uint32(one[12:])), "magic": one[16],
 			"attributes": attributes, "last delta": int32(binary.BigEndian.Uint32(one[23:])),
-			"first time": moment(one[27:]), "largest time": moment(one[35:]),
+			"first time": batch.Moment(one[27:]), "largest time": batch.Moment(one[35:]),
 			"producer": int64(binary.BigEndian.Uint64(one[43:])), "epoch": int16(binary.BigEndian.Uint16(one[51:])),
 			"sequence": int32(binary.BigEndian.Uint32(one[53:])), "count": int32(binary.BigEndian.Uint32(one[57:])),
 		}
@@ -137,13 +137,4 @@ func batches(b []byte) []any {
 		list = append(list, m)
 	}
 	return list
-}
-
-// moment is a timestamp: now, or else exact.
-func moment(b []byte) any {
-	ms := int64(binary.BigEndian.Uint64(b))
-	if time.Since(time.UnixMilli(ms)).Abs() < time.Hour {
-		return "<now>"
-	}
-	return ms
 }

@@ -45,11 +45,11 @@ func TestDepth(t *testing.T) {
 	t.Setenv("MILLRACE_ORACLE_JVM", "-Xmx1g "+agent.JVM())
 	s := start(t)
 	restart := s.Restart
-	s.Restart = func(kill bool) error {
+	s.Restart = func(how Restart) error {
 		if err := agent.Collect(ctx); err != nil {
 			return err
 		}
-		return restart(kill)
+		return restart(how)
 	}
 	begun := time.Now()
 	o := Options{From: 1, Once: true, Seeds: uint64(number(t, "MILLRACE_ORACLE_SEEDS", committedSeeds)), Parallel: number(t, "MILLRACE_ORACLE_PARALLEL", 8*runtime.GOMAXPROCS(0)),

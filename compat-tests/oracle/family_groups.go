@@ -17,7 +17,7 @@ const classicGroup = "g0"
 func init() {
 	register(&family{
 		name: "groups", weight: 25, length: 45,
-		open: func(g *gen) []Step { return append(g.createTopics([]string{}), g.gather()...) },
+		open: func(g *gen) []Step { return append(g.createTopics([]string{}), g.opening()...) },
 		steps: []maker{
 			{26, (*gen).join},
 			{26, (*gen).sync},
@@ -32,6 +32,7 @@ func init() {
 			{2, (*gen).offsetDelete},
 			{4, (*gen).expires},
 			{4, (*gen).rebalanceRunsOut},
+			{3, (*gen).cut},
 		},
 	})
 }
@@ -59,8 +60,9 @@ func (g *gen) join() Step {
 	return g.joinOf(oneOf(g.Rand, clients...), mode)
 }
 
-func (g *gen) joinOf(client, mode string) Step {
-	v := g.pick()
+func (g *gen) joinOf(client, mode string) Step { return g.joinIn(g.pick(), client, mode) }
+
+func (g *gen) joinIn(v pick, client, mode string) Step {
 	static := v.draw%8 != 0
 	number, of := g.IntN(100), g.grouping
 	reason := oneOf(g.Rand, "", "because")
@@ -74,7 +76,7 @@ func (g *gen) joinOf(client, mode string) Step {
 		})
 		p.settleGroup()
 		// From version 4 on one who comes without an id is told to come again with it.
-		if m := p.kafka().member(client); mode == "usual" && m.id != "" && !m.joined && !p.busy(client) {
+		if m := p.kafka().member(client); strings.HasPrefix(mode, "usual") && m.id != "" && !m.joined && !p.busy(client) {
 			p.begin(client, v, what+", with its id", func(s *side) kmsg.Request {
 				return joining(s, client, mode, static, of, number, reason)
 			})
@@ -167,6 +169,10 @@ func (g *gen) beat() Step {
 func (g *gen) leave() Step {
 	w, v := g.grouped(), g.pick()
 	mode := oneOf(g.Rand, "usual", "usual", "usual", "usual", "by instance", "unknown id", "unknown instance", "two at once", "nobody", "unknown group", "another's instance", "empty group")
+	return leaveOf(w, v, mode)
+}
+
+func leaveOf(w grouped, v pick, mode string) Step {
 	what := "leave, " + mode
 	return Step{Text: w.client + ": " + what, Do: func(p *Play) {
 		// Whom Kafka makes the leader when the leader leaves is up to a hash map, and
@@ -250,12 +256,13 @@ func (g *gen) memberCommit() Step {
 	w, v := g.grouped(), g.pick()
 	mode := oneOf(g.Rand, "usual", "usual", "usual", "old generation", "next generation", "unknown id", "without a member", "its id, no generation", "another's instance")
 	c := g.committed()
-	what := fmt.Sprintf("commit, %s, %v", mode, c)
+	retention := oneOf[int64](g.Rand, -1, -1, -1, 1)
+	what := fmt.Sprintf("commit, %s, for %d, %v", mode, retention, c)
 	return Step{Text: w.client + ": " + what, Do: func(p *Play) {
 		p.begin(w.client, v, what, func(s *side) kmsg.Request {
 			m := s.member(w.client)
 			r := committing(s, classicGroup, c)
-			r.Generation, r.MemberID, r.InstanceID = m.generation, m.id, instance(w.client, w.static)
+			r.Generation, r.MemberID, r.InstanceID, r.RetentionTimeMillis = m.generation, m.id, instance(w.client, w.static), retention
 			switch mode {
 			case "old generation":
 				r.Generation--

@@ -80,9 +80,9 @@ func (g *gen) simpleCommit() Step {
 	group, list := oneOf(g.Rand, "g1", "g1", "g1", "g1", classicGroup), g.committed()
 	generation, member := oneOf[int32](g.Rand, -1, -1, -1, -1, 0, 1, -5), oneOf(g.Rand, "", "", "", "nobody")
 	static := g.chance(5)
-	retention := oneOf[int64](g.Rand, -1, -1, -1, 86400000)
+	retention := oneOf[int64](g.Rand, -1, -1, -1, 86400000, 1, 1)
 	v := g.pick()
-	what := fmt.Sprintf("commit to %s generation %d member %q: %v", group, generation, member, list)
+	what := fmt.Sprintf("commit to %s generation %d member %q for %d: %v", group, generation, member, retention, list)
 	return Step{Text: what, Do: func(p *Play) {
 		p.ask("committer", v, what, func(s *side) kmsg.Request {
 			r := committing(s, group, list)

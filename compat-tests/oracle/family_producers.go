@@ -3,6 +3,7 @@ package oracle
 import (
 	"fmt"
 	"math"
+	"millrace/compat-tests/batch"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -17,7 +18,8 @@ func (g *gen) produceIdempotent() Step {
 		"a new epoch", "a new epoch not at 0", "an old epoch", "from 0", "near the end", "epoch -1", "without a producer")
 	back, codec, own := 1+g.IntN(6), int8(oneOf(g.Rand, 0, 0, 0, 1, 4)), g.chance(50)
 	v, acks := g.pick().above(3), oneOf[int16](g.Rand, -1, -1, -1, 1, 0)
-	what := fmt.Sprintf("produce to %s/%d acks %d as a producer: %s, %d records", topic, index, acks, mode, n)
+	yesterday := g.chance(15) // servers forget one who has written nothing since
+	what := fmt.Sprintf("produce to %s/%d acks %d as a producer: %s, %d records, yesterday %v", topic, index, acks, mode, n, yesterday)
 	return Step{Text: client + ": " + what, Do: func(p *Play) {
 		var tried [2]sent
 		var ids [2]int64
@@ -34,17 +36,20 @@ func (g *gen) produceIdempotent() Step {
 			if q == nil {
 				q = &sequence{epoch: id.epoch}
 			}
-			b := newBatch(make([]string, n)...)
-			b.codec, b.producer, b.epoch, b.sequence = codec, id.id, q.epoch, q.next
+			b := batch.New(make([]string, n)...)
+			b.Codec, b.Producer, b.Epoch, b.Sequence = codec, id.id, q.epoch, q.next
+			if yesterday {
+				b.First -= 24 * 3600e3
+			}
 			count := n
 			again := func(i int, skip int32) {
 				if len(q.sent) >= i {
 					z := q.sent[len(q.sent)-i]
 					count = z.count
-					b.records = newBatch(make([]string, count)...).records
-					b.sequence, b.epoch = z.first, z.epoch
+					b.Records = batch.New(make([]string, count)...).Records
+					b.Sequence, b.Epoch = z.first, z.epoch
 					if skip > 0 && z.count > 1 {
-						b.records, b.sequence, count = b.records[:1], z.first+1, 1
+						b.Records, b.Sequence, count = b.Records[:1], z.first+1, 1
 					}
 				}
 			}
@@ -56,31 +61,31 @@ func (g *gen) produceIdempotent() Step {
 			case "part of the last":
 				again(1, 1)
 			case "overlapping the last":
-				b.sequence = max(0, q.next-1)
+				b.Sequence = max(0, q.next-1)
 			case "a gap":
-				b.sequence = q.next + int32(back)
+				b.Sequence = q.next + int32(back)
 			case "a new epoch":
-				b.epoch, b.sequence = q.epoch+1, 0
+				b.Epoch, b.Sequence = q.epoch+1, 0
 			case "a new epoch not at 0":
-				b.epoch, b.sequence = q.epoch+1, int32(back)
+				b.Epoch, b.Sequence = q.epoch+1, int32(back)
 			case "an old epoch":
-				b.epoch = max(0, q.epoch-1)
+				b.Epoch = max(0, q.epoch-1)
 			case "from 0":
-				b.sequence = 0
+				b.Sequence = 0
 			case "near the end":
 				if len(q.sent) == 0 {
-					b.sequence = math.MaxInt32 - int32(back%3)
+					b.Sequence = math.MaxInt32 - int32(back%3)
 				}
 			case "epoch -1":
-				b.epoch = -1
+				b.Epoch = -1
 			case "without a producer":
-				b.producer, b.epoch = -1, -1
+				b.Producer, b.Epoch = -1, -1
 			}
 			i := ours
 			if s == p.Sides[kafkas] {
 				i = kafkas
 			}
-			tried[i], ids[i] = sent{b.sequence, count, b.epoch}, id.id
+			tried[i], ids[i] = sent{b.Sequence, count, b.Epoch}, id.id
 			return producing(s, acks, written{topic, index, b})
 		})
 		if x == nil || p.over {

@@ -2,6 +2,7 @@ package oracle
 
 import (
 	"fmt"
+	"millrace/compat-tests/batch"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -24,6 +25,9 @@ var logProfiles = [][]string{
 	{"min.insync.replicas", "2"},
 	{"segment.bytes", "1048576", "index.interval.bytes", "100", "max.message.bytes", "3000000"},
 }
+
+// then is the time of the records that sequences write.
+var then = batch.Then
 
 func init() {
 	register(&family{
@@ -50,7 +54,7 @@ func init() {
 type written struct {
 	topic string
 	index int32
-	batch batch
+	batch batch.Batch
 }
 
 func producing(s *side, acks int16, parts ...written) *kmsg.ProduceRequest {
@@ -65,7 +69,7 @@ func producing(s *side, acks int16, parts ...written) *kmsg.ProduceRequest {
 		}
 		t := &req.Topics[len(req.Topics)-1]
 		rp := kmsg.NewProduceRequestTopicPartition()
-		rp.Partition, rp.Records = w.index, w.batch.bytes()
+		rp.Partition, rp.Records = w.index, w.batch.Bytes()
 		t.Partitions = append(t.Partitions, rp)
 	}
 	return req
@@ -104,7 +108,7 @@ func (g *gen) beyondSegment() Step {
 		if _, ok := p.kafka().topics[p.kafka().name("large")]; !ok {
 			create.Do(p)
 		}
-		b := newBatch(strings.Repeat("v", size))
+		b := batch.New(strings.Repeat("v", size))
 		p.ask("writer", v, what, func(s *side) kmsg.Request { return producing(s, -1, written{"large", 0, b}) })
 	}}
 }
@@ -113,10 +117,10 @@ func (g *gen) beyondSegment() Step {
 // their offsets: Kafka stores those unread, and here they are numbered anew, so
 // what is read of them differs (the design: offsets are dense before
 // compaction).
-func (p *Play) numbered(bs ...batch) {
+func (p *Play) numbered(bs ...batch.Batch) {
 	for _, b := range bs {
-		for _, r := range b.records {
-			p.over = p.over || r.delta != nil && b.codec == 0
+		for _, r := range b.Records {
+			p.over = p.over || r.Delta != nil && b.Codec == 0
 		}
 	}
 }

@@ -3,6 +3,7 @@ package oracle
 import (
 	"fmt"
 	"math"
+	"millrace/compat-tests/batch"
 	"slices"
 	"strings"
 
@@ -113,41 +114,41 @@ func (g *gen) storedTime() int64 {
 }
 
 // keyedBatch is a good batch of records with few keys, some of them tombstones.
-func (g *gen) keyedBatch() (string, batch) {
+func (g *gen) keyedBatch() (string, batch.Batch) {
 	n := oneOf(g.Rand, 1, 1, 2, 2, 3, 6)
-	b := newBatch(make([]string, n)...)
-	b.first = g.storedTime()
+	b := batch.New(make([]string, n)...)
+	b.First = g.storedTime()
 	var keys []string
-	for i := range b.records {
-		r := &b.records[i]
+	for i := range b.Records {
+		r := &b.Records[i]
 		key := fmt.Sprintf("k%d", g.IntN(6))
-		r.key, r.value = []byte(key), []byte(strings.Repeat(string(rune('a'+g.IntN(26))), oneOf(g.Rand, 0, 1, 10, 60, 150)))
+		r.Key, r.Value = []byte(key), []byte(strings.Repeat(string(rune('a'+g.IntN(26))), oneOf(g.Rand, 0, 1, 10, 60, 150)))
 		switch n := g.IntN(100); {
 		case n < 20:
-			r.value = nil
+			r.Value = nil
 			key += " tombstone"
 		case n < 30:
-			r.headers = [][2][]byte{{[]byte("h"), nil}, {[]byte(""), []byte("x")}}
+			r.Headers = [][2][]byte{{[]byte("h"), nil}, {[]byte(""), []byte("x")}}
 		}
 		switch n := g.IntN(100); {
 		case n < 70:
-			r.at = int64(i)
+			r.At = int64(i)
 		case n < 85:
-			r.at = int64(g.IntN(50)) - 25
+			r.At = int64(g.IntN(50)) - 25
 		}
 		keys = append(keys, key)
 	}
 	if g.chance(20) {
-		b.codec = int8(1 + g.IntN(4))
+		b.Codec = int8(1 + g.IntN(4))
 	}
-	return fmt.Sprintf("%s at %+d, codec %d", strings.Join(keys, " "), b.first-then, b.codec), b
+	return fmt.Sprintf("%s at %+d, codec %d", strings.Join(keys, " "), b.First-then, b.Codec), b
 }
 
 // store writes a few good batches, one after another.
 func (g *gen) store() Step {
 	topic, index := g.stored()
 	var list []string
-	var bs []batch
+	var bs []batch.Batch
 	var vs []pick
 	for range 1 + g.IntN(4) {
 		what, b := g.keyedBatch()
@@ -157,7 +158,7 @@ func (g *gen) store() Step {
 	return Step{Text: what, Do: func(p *Play) {
 		for i, b := range bs {
 			p.ask("writer", vs[i], what, func(s *side) kmsg.Request { return producing(s, -1, written{topic, index, b}) })
-			if b.codec != 0 && topic == compacted {
+			if b.Codec != 0 && topic == compacted {
 				p.repacked(topic) // if the cleaner leaves something of it
 			}
 		}
@@ -174,7 +175,7 @@ func (g *gen) storeLikeProducer() Step {
 		index = 0
 	}
 	what, b := g.keyedBatch()
-	b.codec = 0
+	b.Codec = 0
 	v := g.pick().above(3)
 	what = fmt.Sprintf("store in %s/%d as a producer: %s", topic, index, what)
 	return Step{Text: client + ": " + what, Do: func(p *Play) {
@@ -204,9 +205,7 @@ func (g *gen) sweep() Step {
 // retain lets what is too much or too old go, and waits until it has.
 func (g *gen) retain() Step {
 	topic, index := oneOf(g.Rand, retained, retained, retained, compacted), int32(g.IntN(2))
-	// Records are from more than an hour ago, or from the last minutes.
-	set := oneOf(g.Rand, []string{"retention.bytes", "0"}, []string{"retention.bytes", "700"}, []string{"retention.bytes", "1500"}, []string{"retention.bytes", "4000"},
-		[]string{"retention.ms", "3600000"}, []string{"retention.ms", "36000000"}, []string{"retention.bytes", "2000", "retention.ms", "3600000"})
+	set := g.retention()
 	what := fmt.Sprintf("retain %s by %q", topic, set)
 	return Step{Text: what, Do: func(p *Play) {
 		if !p.set(topic, set...) {
@@ -349,14 +348,14 @@ func (g *gen) reconfigure() Step {
 		[]string{"compression.gzip.level", oneOf(g.Rand, "1", "9"), "compression.type", "gzip"},
 		[]string{"flush.messages", "1"},
 	)
-	var bs []batch
+	var bs []batch.Batch
 	var vs []pick
 	for range 2 {
 		_, b := g.keyedBatch()
 		bs, vs = append(bs, b), append(vs, g.pick().above(3))
 	}
 	if g.chance(30) {
-		bs[0].records[0].key = nil
+		bs[0].Records[0].Key = nil
 	}
 	back := g.chance(70) || slices.Contains([]string{"cleanup.policy", "message.timestamp.type", "min.compaction.lag.ms"}, set[0])
 	what := fmt.Sprintf("set %q of %s", set, topic)
@@ -364,7 +363,7 @@ func (g *gen) reconfigure() Step {
 		p.set(topic, set...)
 		for i, b := range bs {
 			p.ask("writer", vs[i], what+", then write", func(s *side) kmsg.Request { return producing(s, -1, written{topic, index, b}) })
-			if b.codec != 0 && topic == compacted {
+			if b.Codec != 0 && topic == compacted {
 				p.repacked(topic)
 			}
 		}

@@ -5,9 +5,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
+
+// shortRebalance is when the rebalance of some groups runs out.
+const shortRebalance = 1500 * time.Millisecond
 
 // grouping is what the members of a group are like.
 type grouping struct {
@@ -74,6 +78,9 @@ func joining(s *side, client, mode string, static bool, of grouping, number int,
 		r.Reason = &reason
 	}
 	protocols := []string{"x:" + client, "y:" + client}
+	if rest, ok := strings.CutSuffix(mode, shortly); ok {
+		mode, r.SessionTimeoutMillis = rest, int32(shortSession.Milliseconds())
+	}
 	switch mode {
 	case "other metadata":
 		protocols[0] += fmt.Sprint(number)
@@ -105,7 +112,7 @@ func joining(s *side, client, mode string, static bool, of grouping, number int,
 		}
 	}
 	if of.short {
-		r.RebalanceTimeoutMillis = 1500
+		r.RebalanceTimeoutMillis = int32(shortRebalance.Milliseconds())
 	}
 	r.Protocols = []kmsg.JoinGroupRequestProtocol{}
 	for _, p := range protocols {

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+	"millrace/compat-tests/batch"
 	"os"
 	"path/filepath"
 	"strings"
@@ -133,7 +134,7 @@ var restartLies = []struct {
 							binary.BigEndian.PutUint64(b[43:], math.MaxUint64)
 							binary.BigEndian.PutUint16(b[51:], math.MaxUint16)
 							binary.BigEndian.PutUint32(b[53:], math.MaxUint32)
-							resum(b)
+							batch.Resum(b)
 						}
 					}
 				}
@@ -179,7 +180,7 @@ func TestFindsLies(t *testing.T) {
 	meet := func(t *testing.T, first string) *Servers {
 		s := &Servers{Names: runNames(), Addr: [2]string{first, b.addr()}}
 		s.ready(t)
-		s.Restart = func(kill bool) error { return restartAll(kill, a, b) }
+		s.Restart = func(how Restart) error { return restartAll(how, a, b) }
 		return s
 	}
 	t.Run("none", func(t *testing.T) {
@@ -213,7 +214,7 @@ func TestFindsLies(t *testing.T) {
 			}
 			defer x.Close()
 			s := meet(t, x.Addr)
-			s.Restart = func(kill bool) error { return restartAll(kill, own, b) }
+			s.Restart = func(how Restart) error { return restartAll(how, own, b) }
 			find(t, s, theRestarts, l.shows, roundSize)
 		})
 	}

@@ -2,12 +2,11 @@ package oracle
 
 import (
 	"fmt"
+	"millrace/compat-tests/batch"
 	"regexp"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
-
-	"millrace/compat-tests/frames"
 )
 
 // keptFrom are the first versions that Apache Kafka 4 serves, of the APIs that
@@ -106,7 +105,7 @@ func (g *gen) produceSet() Step {
 	for range 1 + g.IntN(4) {
 		values = append(values, strings.Repeat(oneOf(g.Rand, "v", "w", "x"), oneOf(g.Rand, 0, 1, 5, 40, 150)))
 	}
-	set := frames.MessageSet(magic, codec, then, values...)
+	set := batch.MessageSet(magic, codec, then, values...)
 	odd := oneOf(g.Rand, "", "", "", "", "cut by 3 bytes", "a flipped bit", "twice", "stray bytes behind", "empty", "5 bytes of it", "magic 2", "another magic", "codec 4", "codec 7", "length too small")
 	switch odd {
 	case "cut by 3 bytes":
@@ -127,7 +126,7 @@ func (g *gen) produceSet() Step {
 		set[16] ^= 1
 	case "codec 4", "codec 7":
 		set[17] = set[17]&^7 | odd[len(odd)-1]&7
-		frames.Resum(set)
+		batch.ResumSet(set)
 	case "length too small":
 		set[11] -= 2
 	}

@@ -382,6 +382,18 @@ func (p *Play) elects() {
 	}
 }
 
+// abandon ends the connection of a client that waits for an answer, which nobody
+// hears then.
+func (p *Play) abandon(client string) {
+	if !p.busy(client) {
+		return
+	}
+	p.pending = slices.DeleteFunc(p.pending, func(x *exchange) bool { return x.client == client })
+	for _, s := range p.Sides {
+		s.hangUp(client)
+	}
+}
+
 func (p *Play) pendingText() string {
 	var list []string
 	for _, x := range p.pending {

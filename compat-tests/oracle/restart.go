@@ -36,42 +36,63 @@ func restarting(seed uint64, only string) bool {
 // roundAfter is the first seed of the next round.
 func roundAfter(seed uint64) uint64 { return (seed/roundSize + 1) * roundSize }
 
-// restartsOf are the restarts of the round that a seed belongs to: whether each
-// is by kill -9.
-func restartsOf(seed uint64) []bool {
-	r := rand.New(rand.NewPCG(seed/roundSize, 0x72657374617274))
-	var kills []bool
-	for range 1 + r.IntN(3) {
-		kills = append(kills, r.IntN(2) == 0)
+// Restart is one end of both servers, and how they come back.
+type Restart struct {
+	// Kill: they are ended by kill -9.
+	Kill bool
+	// Tidying: up to the next restart they do often what they else do seldom, and
+	// each on a clock of its own: delete segments and committed offsets that are too
+	// old, groups that hold nothing, and what is known of producers.
+	Tidying bool
+}
+
+func (r Restart) String() string {
+	what := "restarted in order"
+	if r.Kill {
+		what = "ended by kill -9 and started"
 	}
-	return kills
+	if r.Tidying {
+		what += ", and tidy up"
+	}
+	return what
+}
+
+// restartsOf are the restarts of the round that a seed belongs to. One of them
+// tidies up; another follows it at once.
+func restartsOf(seed uint64) []Restart {
+	r := rand.New(rand.NewPCG(seed/roundSize, 0x72657374617274))
+	var list []Restart
+	for range 1 + r.IntN(2) {
+		list = append(list, Restart{Kill: r.IntN(2) == 0})
+	}
+	return slices.Insert(list, r.IntN(len(list)+1), Restart{Kill: r.IntN(2) == 0, Tidying: true})
 }
 
 // round are the plays that restart the servers together.
 type round struct {
-	restart func(kill bool) error
+	restart func(Restart) error
 	mu      sync.Mutex
 	members int // who still play
 	arrived int
-	kill    bool
+	how     Restart
 	next    chan struct{} // closed when the restart is over that they wait for
 	done    int
 	err     error
 }
 
-func newRound(members int, restart func(kill bool) error) *round {
+func newRound(members int, restart func(Restart) error) *round {
 	return &round{members: members, restart: restart, next: make(chan struct{})}
 }
 
 // arrive waits for all others, and returns when the servers run again.
-func (r *round) arrive(kill bool) error {
+func (r *round) arrive(how Restart) error {
 	r.mu.Lock()
 	if r.restart == nil {
 		r.mu.Unlock()
 		return errors.New("the servers cannot be restarted")
 	}
 	r.arrived++
-	r.kill = kill
+	r.how = how
 	next := r.next
 	r.ifAll()
 	r.mu.Unlock()
@@ -95,7 +116,7 @@ func (r *round) ifAll() {
 		return
 	}
 	if r.err == nil {
-		r.err = r.restart(r.kill)
+		r.err = r.restart(r.how)
 	}
 	r.arrived, r.done = 0, r.done+1
 	close(r.next)
@@ -131,32 +152,73 @@ func init() {
 			{1, (*gen).telemetryGet},
 		},
 	})
+	register(&family{
+		name: theRestarts + " of stores", weight: 1, length: 24, alone: true,
+		open: (*gen).createStores,
+		steps: []maker{
+			{30, (*gen).store},
+			{10, (*gen).storeLikeProducer},
+			{8, (*gen).sweep},
+			{8, (*gen).retain},
+			{9, (*gen).deleteStored},
+			{8, (*gen).lookUp},
+			{6, (*gen).readAll},
+			{8, (*gen).reconfigure},
+			{3, ofStores((*gen).epochEnd)},
+		},
+	})
 }
 
 // serversRestart is the end of both servers and their new start, after which
 // all that they keep is looked at.
-func (g *gen) serversRestart(kill bool) Step {
+func (g *gen) serversRestart(how Restart) Step {
 	v := g.pick()
-	what := "both servers are restarted in order"
-	if kill {
-		what = "both servers are ended by kill -9 and started"
+	times := g.someTimes()
+	if !how.Tidying {
+		return Step{Text: fmt.Sprintf("both servers are %v", how), restarts: true, Do: func(p *Play) {
+			if p.restarted(how) {
+				p.lookAround(v, times)
+			}
+		}}
 	}
+	keep, then := g.retention(), Restart{Kill: !how.Kill}
+	what := fmt.Sprintf("both servers are %v; %s is kept by %q, and they are %v", how, deleted, keep, then)
 	return Step{Text: what, restarts: true, Do: func(p *Play) {
-		p.settle(nil)
-		if p.over {
+		p.fade()
+		_, stores := p.kafka().topics[p.kafka().name(deleted)]
+		if stores {
+			p.set(deleted, keep...)
+		}
+		if !p.restarted(how) {
 			return
 		}
-		// Whoever waits loses its connection, and nobody is told.
-		p.pending = nil
-		for _, s := range p.Sides {
-			s.close()
+		p.faded()
+		p.lookAround(v, times)
+		if stores {
+			p.set(deleted, "retention.bytes", "-1", "retention.ms", "-1")
 		}
-		if err := p.round.arrive(kill); err != nil {
-			p.fail(fmt.Errorf("restarting: %w", err))
-			return
+		if p.restarted(then) {
+			p.lookAround(v, times)
 		}
-		p.lookAround(v)
 	}}
+}
+
+// restarted ends both servers and starts them again; false if nothing can follow.
+func (p *Play) restarted(how Restart) bool {
+	p.settle(nil)
+	if p.over {
+		return false
+	}
+	// Whoever waits loses its connection, and nobody is told.
+	p.pending = nil
+	for _, s := range p.Sides {
+		s.close()
+	}
+	if err := p.round.arrive(how); err != nil {
+		p.fail(fmt.Errorf("restarting: %w", err))
+		return false
+	}
+	return true
 }
 
 // own are the topics of a play that exist, by the names that it calls them.
@@ -191,39 +253,19 @@ func (s *side) makesAnew(req kmsg.Request, version int16) bool {
 	return false
 }
 
-// lookAround asks for everything that a play has left on the servers.
-func (p *Play) lookAround(v pick) {
+// lookAround asks for everything that a play has left on the servers. times are
+// those that are looked up in its stores.
+func (p *Play) lookAround(v pick, times []int64) {
 	topics := p.kafka().own()
 	p.coordinated("g0", "g1")
 	if len(topics) > 0 {
 		p.led(topics...)
 		p.identify(topics...)
-		for _, when := range []int64{-1, -2, -3} {
-			p.ask("reader", v.above(7), fmt.Sprintf("offsets at %d after a restart", when), func(s *side) kmsg.Request {
-				req := kmsg.NewPtrListOffsetsRequest()
-				req.ReplicaID, req.TimeoutMillis = -1, 2000
-				for _, topic := range topics {
-					t := kmsg.NewListOffsetsRequestTopic()
-					t.Topic = s.name(topic)
-					for _, index := range p.indices(topic) {
-						part := kmsg.NewListOffsetsRequestTopicPartition()
-						part.Partition, part.Timestamp, part.CurrentLeaderEpoch = index, when, -1
-						t.Partitions = append(t.Partitions, part)
-					}
-					req.Topics = append(req.Topics, t)
-				}
-				return req
-			})
-		}
-		p.ask("reader", v, "what is written, after a restart", func(s *side) kmsg.Request {
-			var parts []wanted
-			for _, topic := range topics {
-				for _, index := range p.indices(topic) {
-					parts = append(parts, wanted{topic: topic, index: index, offset: offset{"start", 0}, epoch: epoch{none: true}, last: epoch{none: true}, max: 1 << 20})
-				}
-			}
-			return fetching(s, parts...)
-		})
+	}
+	// What keeps nothing goes on going.
+	topics = slices.DeleteFunc(topics, func(t string) bool { return t == passing || t == fading })
+	if len(topics) > 0 {
+		p.lookIntoLogs(v, topics, times)
 		p.ask("admin", v, "who wrote, after a restart", func(s *side) kmsg.Request {
 			req := kmsg.NewPtrDescribeProducersRequest()
 			for _, topic := range topics {
@@ -253,6 +295,65 @@ func (p *Play) lookAround(v pick) {
 		}
 		return req
 	})
+}
+
+// lookIntoLogs reads what the topics hold, and looks up offsets and times in
+// them.
+func (p *Play) lookIntoLogs(v pick, topics []string, times []int64) {
+	for _, at := range []int64{-1, -2, -3} {
+		p.ask("reader", v.above(7), fmt.Sprintf("offsets at %d after a restart", at), func(s *side) kmsg.Request {
+			return p.listingAll(s, topics, at)
+		})
+	}
+	var plain, stores []string
+	for _, topic := range topics {
+		if slices.Contains([]string{compacted, retained, deleted}, topic) {
+			stores = append(stores, topic)
+		} else {
+			plain = append(plain, topic)
+		}
+	}
+	if len(plain) > 0 {
+		p.ask("reader", v, "what is written, after a restart", func(s *side) kmsg.Request {
+			var parts []wanted
+			for _, topic := range plain {
+				for _, index := range p.indices(topic) {
+					parts = append(parts, wanted{topic: topic, index: index, offset: offset{"start", 0}, epoch: epoch{none: true}, last: epoch{none: true}, max: 1 << 20})
+				}
+			}
+			return fetching(s, parts...)
+		})
+	}
+	if len(stores) == 0 {
+		return
+	}
+	for _, at := range times {
+		p.ask("reader", v.above(4), fmt.Sprintf("offsets of the stores at %+d after a restart", at-then), func(s *side) kmsg.Request {
+			return p.listingAll(s, stores, at)
+		})
+	}
+	for _, topic := range stores {
+		for _, index := range p.indices(topic) {
+			p.everything(topic, index)
+		}
+	}
+}
+
+// listingAll asks for the offsets of one time in all partitions of some topics.
+func (p *Play) listingAll(s *side, topics []string, at int64) *kmsg.ListOffsetsRequest {
+	req := kmsg.NewPtrListOffsetsRequest()
+	req.ReplicaID, req.TimeoutMillis = -1, 2000
+	for _, topic := range topics {
+		t := kmsg.NewListOffsetsRequestTopic()
+		t.Topic = s.name(topic)
+		for _, index := range p.indices(topic) {
+			part := kmsg.NewListOffsetsRequestTopicPartition()
+			part.Partition, part.Timestamp, part.CurrentLeaderEpoch = index, at, -1
+			t.Partitions = append(t.Partitions, part)
+		}
+		req.Topics = append(req.Topics, t)
+	}
+	return req
 }
 
 // indices are the partitions of a topic that something is known of.

@@ -20,9 +20,8 @@ type Servers struct {
 	// Names begin with this, so that runs on the same servers do not meet.
 	Names string
 	// Restart ends both and starts them again on the same addresses and
-	// directories: in order, or after an end as by kill -9. nil: they stay, and
-	// sequences with restarts are left out.
-	Restart func(kill bool) error
+	// directories. nil: they stay, and sequences with restarts are left out.
+	Restart func(Restart) error
 	// Old: the peer is one that serves what Kafka 4 has dropped, and that is what is
 	// compared.
 	Old  bool
@@ -344,10 +343,10 @@ func (s *Servers) together(r *running, from, to uint64) {
 		return
 	}
 	var players sync.WaitGroup
-	round := newRound(int(to-from), func(kill bool) error {
+	round := newRound(int(to-from), func(how Restart) error {
 		begun := time.Now()
-		err := s.Restart(kill)
-		r.Log("both servers restarted, by kill -9: %v, in %.1f s", kill, time.Since(begun).Seconds())
+		err := s.Restart(how)
+		r.Log("both servers were %v, in %.1f s", how, time.Since(begun).Seconds())
 		return err
 	})
 	for seed := from; seed < to; seed++ {

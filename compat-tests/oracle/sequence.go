@@ -110,13 +110,13 @@ func Make(seed uint64, only string) Sequence {
 		n = 30
 	}
 	n = n/2 + g.IntN(n)
-	var kills []bool
+	var restarts []Restart
 	if g.restarts {
-		kills = restartsOf(seed)
+		restarts = restartsOf(seed)
 	}
 	for i := range n {
-		if len(kills) > 0 && i >= n/(len(kills)+1) && g.chance(10) {
-			s.Steps, kills = append(s.Steps, g.serversRestart(kills[0])), kills[1:]
+		if len(restarts) > 0 && i >= n/(len(restarts)+1) && g.chance(10) {
+			s.Steps, restarts = append(s.Steps, g.serversRestart(restarts[0])), restarts[1:]
 		}
 		f := lead
 		if len(with) > 1 && g.chance(40) {
@@ -124,8 +124,8 @@ func Make(seed uint64, only string) Sequence {
 		}
 		s.Steps = append(s.Steps, f.draw(g))
 	}
-	for _, kill := range kills {
-		s.Steps = append(s.Steps, g.serversRestart(kill), lead.draw(g), lead.draw(g))
+	for _, how := range restarts {
+		s.Steps = append(s.Steps, g.serversRestart(how), lead.draw(g), lead.draw(g))
 	}
 	return s
 }
@@ -194,23 +194,25 @@ func (g *gen) createTopics(profiles ...[]string) []Step {
 func (g *gen) createTopic(name string, partitions int32, configs []string) Step {
 	v := g.pick()
 	what := fmt.Sprintf("create %s with %d partitions %q", name, partitions, configs)
-	return Step{Text: what, Do: func(p *Play) {
-		p.ask("admin", v, what, func(s *side) kmsg.Request {
-			req := kmsg.NewPtrCreateTopicsRequest()
-			req.TimeoutMillis = 10000
-			t := kmsg.NewCreateTopicsRequestTopic()
-			t.Topic, t.NumPartitions, t.ReplicationFactor = s.name(name), partitions, 1
-			for i := 0; i+1 < len(configs); i += 2 {
-				c := kmsg.NewCreateTopicsRequestTopicConfig()
-				c.Name, c.Value = configs[i], kmsg.StringPtr(configs[i+1])
-				t.Configs = append(t.Configs, c)
-			}
-			req.Topics = append(req.Topics, t)
-			return req
-		})
-		p.made(name)
-		p.identify(name)
-	}}
+	return Step{Text: what, Do: func(p *Play) { p.makeTopic(v, name, partitions, configs) }}
+}
+
+func (p *Play) makeTopic(v pick, name string, partitions int32, configs []string) {
+	p.ask("admin", v, fmt.Sprintf("create %s with %d partitions %q", name, partitions, configs), func(s *side) kmsg.Request {
+		req := kmsg.NewPtrCreateTopicsRequest()
+		req.TimeoutMillis = 10000
+		t := kmsg.NewCreateTopicsRequestTopic()
+		t.Topic, t.NumPartitions, t.ReplicationFactor = s.name(name), partitions, 1
+		for i := 0; i+1 < len(configs); i += 2 {
+			c := kmsg.NewCreateTopicsRequestTopicConfig()
+			c.Name, c.Value = configs[i], kmsg.StringPtr(configs[i+1])
+			t.Configs = append(t.Configs, c)
+		}
+		req.Topics = append(req.Topics, t)
+		return req
+	})
+	p.made(name)
+	p.identify(name)
 }
 
 // identify asks what topics are like, so that both sides know their ids and

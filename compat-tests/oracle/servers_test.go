@@ -29,7 +29,8 @@ import (
 type restartable interface {
 	addr() string
 	end(kill bool) error
-	start() error
+	// start starts it with some configs beside those that it always has.
+	start(beside map[string]string) error
 	// used is the processor time that it has taken, over all its restarts.
 	used() time.Duration
 }
@@ -68,8 +69,12 @@ func (p *process) used() time.Duration {
 const startOffsets = 300 * time.Millisecond
 
 // restartAll ends servers and starts them again.
-func restartAll(kill bool, all ...restartable) error {
-	if kill {
+func restartAll(how Restart, all ...restartable) error {
+	var beside map[string]string
+	if how.Tidying {
+		beside = tidying
+	}
+	if how.Kill {
 		time.Sleep(3 * startOffsets)
 	}
 	each := func(do func(restartable) error) error {
@@ -86,8 +91,8 @@ func restartAll(kill bool, all ...restartable) error {
 		}
 		return nil
 	}
-	ended := each(func(x restartable) error { return x.end(kill) })
-	if err := errors.Join(ended, each(restartable.start)); err != nil {
+	ended := each(func(x restartable) error { return x.end(how.Kill) })
+	if err := errors.Join(ended, each(func(x restartable) error { return x.start(beside) })); err != nil {
 		return err
 	}
 	return each(func(x restartable) error { return frames.WarmUp(x.addr()) })
@@ -147,7 +152,7 @@ func apache(t *testing.T) *apacheKafka {
 	if k.options.Version != kafka.Oldest {
 		k.options.Features = []string{"eligible.leader.replicas.version=0"}
 	}
-	if err := k.start(); err != nil {
+	if err := k.start(nil); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { k.end(true) })
@@ -156,9 +161,11 @@ func apache(t *testing.T) *apacheKafka {
 
 func (k *apacheKafka) addr() string { return k.server.Bootstrap }
 
-func (k *apacheKafka) start() error {
+func (k *apacheKafka) start(beside map[string]string) error {
 	o := k.options
 	o.JVM = slices.Clone(o.JVM)
+	o.Properties = maps.Clone(o.Properties)
+	maps.Copy(o.Properties, beside)
 	switch _, err := os.Stat(k.classes); {
 	case slices.ContainsFunc(o.JVM, func(a string) bool { return strings.HasPrefix(a, "-javaagent:") }):
 		// An agent changes classes as they are read: Java keeps none then.
@@ -225,7 +232,7 @@ func millrace(t *testing.T) *aMillrace {
 		}
 		m.options.Overrides[len(m.options.Overrides)-1] += strings.Repeat(",", i) + listener + "://" + addr
 	}
-	if err := m.start(); err != nil {
+	if err := m.start(nil); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -238,8 +245,13 @@ func millrace(t *testing.T) *aMillrace {
 
 func (m *aMillrace) addr() string { return m.broker.Bootstrap }
 
-func (m *aMillrace) start() error {
-	b, err := launch.Start(m.options)
+func (m *aMillrace) start(beside map[string]string) error {
+	o := m.options
+	o.Overrides = slices.Clone(o.Overrides)
+	for _, k := range slices.Sorted(maps.Keys(beside)) {
+		o.Overrides = append(o.Overrides, k+"="+beside[k])
+	}
+	b, err := launch.Start(o)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"millrace/compat-tests/batch"
 	"millrace/compat-tests/frames"
 )
 
@@ -40,7 +41,7 @@ func (p *Play) repacked(topic string) {
 
 // produceNext writes a batch with the sequence that is next for a client's
 // producer.
-func (p *Play) produceNext(client string, v pick, what, topic string, index int32, b batch) {
+func (p *Play) produceNext(client string, v pick, what, topic string, index int32, b batch.Batch) {
 	var tried [2]sent
 	var ids [2]int64
 	x := p.ask(client, v, what, func(s *side) kmsg.Request {
@@ -56,12 +57,12 @@ func (p *Play) produceNext(client string, v pick, what, topic string, index int3
 			q = &sequence{epoch: id.epoch}
 		}
 		b := b
-		b.producer, b.epoch, b.sequence = id.id, q.epoch, q.next
+		b.Producer, b.Epoch, b.Sequence = id.id, q.epoch, q.next
 		i := ours
 		if s == p.kafka() {
 			i = kafkas
 		}
-		tried[i], ids[i] = sent{b.sequence, len(b.records), b.epoch}, id.id
+		tried[i], ids[i] = sent{b.Sequence, len(b.Records), b.Epoch}, id.id
 		return producing(s, -1, written{topic, index, b})
 	})
 	if x == nil || p.over {
@@ -137,8 +138,8 @@ func (s *side) sweepable(topic string) bool {
 func (p *Play) swept(index int32) bool {
 	var first [2]int64
 	for i := range 3 {
-		b := newBatch("")
-		b.records[0].key, b.records[0].value = []byte("sweep"), sweepValue
+		b := batch.New("")
+		b.Records[0].Key, b.Records[0].Value = []byte("sweep"), sweepValue
 		x := p.ask("writer", pick{from: 3}, "a record to see cleaning by", func(s *side) kmsg.Request { return producing(s, -1, written{compacted, index, b}) })
 		if x == nil || p.over {
 			return false
@@ -208,20 +209,21 @@ func (p *Play) passes() {
 			if p.over {
 				return
 			}
-			if err := s.pass(); err != nil {
+			if err := s.pass(passing); err != nil {
 				p.fail(err)
 			}
 		}
 	}
 }
 
-// pass writes a record that is not kept, and waits until it has gone.
-func (s *side) pass() error {
+// pass writes a record to a topic that does not keep it, and waits until it has
+// gone.
+func (s *side) pass(topic string) error {
 	c, err := s.conn("watch")
 	if err != nil {
 		return err
 	}
-	req := producing(s, -1, written{passing, 0, newBatch("")})
+	req := producing(s, -1, written{topic, 0, batch.New("")})
 	req.Version = 9
 	kind := req.ResponseKind()
 	kind.SetVersion(9)
@@ -230,9 +232,9 @@ func (s *side) pass() error {
 		return nil // a shortened sequence has no such topic
 	}
 	at := r.Topics[0].Partitions[0].BaseOffset
-	for begun := time.Now(); s.first(passing, 0) <= at; pause(10) {
+	for begun := time.Now(); s.first(topic, 0) <= at; pause(10) {
 		if time.Since(begun) > agreement {
-			return fmt.Errorf("the cleaner of %s does not come round", s.addr)
+			return fmt.Errorf("nobody at %s comes round to clean %s", s.addr, topic)
 		}
 	}
 	return nil

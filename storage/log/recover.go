@@ -147,6 +147,8 @@ func (l *Log) recover(o Options, found []segmentFiles, epochsGood bool, report *
 		}
 	}
 	l.setFlushed(min(point, l.end))
+	// What was read again is held against the clock as a snapshot is: how a log was closed makes no difference.
+	l.producers.Expire(l.now().UnixMilli(), l.expireMs)
 	return nil
 }
 

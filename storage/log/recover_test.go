@@ -120,3 +120,44 @@ func TestProducersOfDeletedRecordsAreForgotten(t *testing.T) {
 		}
 	}
 }
+
+// A crash keeps no producer that an orderly stop would let go: one whose last
+// record is older than producers are remembered. Its record stays.
+func TestRecoveryForgetsOldProducers(t *testing.T) {
+	const hour = int64(3600e3)
+	now := int64(100 * 24 * hour)
+	fs, files := disktest.New(), NewFiles(2, 2)
+	open := func() *Log {
+		t.Helper()
+		l, _, err := Open(Options{FS: fs, Dir: "d/t-0", Topic: "t", Files: files, ProducerExpireMs: 3 * hour, Now: func() time.Time { return time.UnixMilli(now) }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	l := open()
+	for id, age := range []int64{2 * hour, 3 * hour, 25 * hour} {
+		u := batch.NewBuilder(batch.BuilderOptions{Producer: true, ProducerID: batch.ProducerID(id)})
+		u.Add(now-age, nil, []byte("v"))
+		b := u.Bytes()
+		h, err := batch.ParseHeader(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.Append(b, h, now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := len(l.Producers()); got != 3 {
+		t.Fatalf("%d producers before the crash, not 3", got)
+	}
+	l.Abandon()
+	l = open()
+	defer l.Abandon()
+	if got := l.Producers(); len(got) != 1 || got[0].ProducerID != 0 {
+		t.Errorf("after the crash there are %v, not producer 0 alone", got)
+	}
+	if end := l.End(); end != 3 {
+		t.Errorf("the log ends at %d, not 3", end)
+	}
+}

@@ -1,39 +1,42 @@
-package frames
+package batch
 
 import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// old is a message of magic 0 or 1, good unless it says otherwise.
-type old struct {
-	magic      int8
-	attributes int8
-	offset     int64
-	at         int64 // magic 1; 0: then
-	key, value []byte
-	// spoil changes the message behind the length; its checksum is set after it.
-	spoil func([]byte)
-	// corrupt changes it behind the checksum's back.
-	corrupt func([]byte)
-	// behind are bytes that the message holds beyond its value.
-	behind []byte
+// Message is a message of magic 0 or 1, as clients before 0.11 write it, good
+// unless it says otherwise.
+type Message struct {
+	Magic      int8
+	Attributes int8
+	Offset     int64
+	At         int64 // magic 1; 0: Then
+	Key, Value []byte
+	// Spoil changes the message behind the length; its checksum is set after it.
+	Spoil func([]byte)
+	// Corrupt changes it behind the checksum's back.
+	Corrupt func([]byte)
+	// Behind are bytes that the message holds beyond its value.
+	Behind []byte
 }
 
-func (o old) bytes() []byte {
-	m := []byte{0, 0, 0, 0, byte(o.magic), byte(o.attributes)}
-	if o.magic == 1 {
-		at := o.at
+// Bytes are those of a set of this message.
+func (o Message) Bytes() []byte {
+	m := []byte{0, 0, 0, 0, byte(o.Magic), byte(o.Attributes)}
+	if o.Magic == 1 {
+		at := o.At
 		if at == 0 {
-			at = then
+			at = Then
 		}
 		m = binary.BigEndian.AppendUint64(m, uint64(at))
 	}
-	for _, f := range [][]byte{o.key, o.value} {
+	for _, f := range [][]byte{o.Key, o.Value} {
 		if f == nil {
 			m = binary.BigEndian.AppendUint32(m, 1<<32-1)
 			continue
@@ -41,81 +44,64 @@ func (o old) bytes() []byte {
 		m = binary.BigEndian.AppendUint32(m, uint32(len(f)))
 		m = append(m, f...)
 	}
-	m = append(m, o.behind...)
-	if o.spoil != nil {
-		o.spoil(m)
+	m = append(m, o.Behind...)
+	if o.Spoil != nil {
+		o.Spoil(m)
 	}
 	binary.BigEndian.PutUint32(m, crc32.ChecksumIEEE(m[4:]))
-	if o.corrupt != nil {
-		o.corrupt(m)
+	if o.Corrupt != nil {
+		o.Corrupt(m)
 	}
-	b := binary.BigEndian.AppendUint64(nil, uint64(o.offset))
+	b := binary.BigEndian.AppendUint64(nil, uint64(o.Offset))
 	b = binary.BigEndian.AppendUint32(b, uint32(len(m)))
 	return append(b, m...)
 }
 
-// olds are messages of one magic with these values and the offsets 0, 1, ...
-func olds(magic int8, values ...string) []old {
-	var out []old
+// Messages are messages of one magic with these values and the offsets 0, 1, ...
+func Messages(magic int8, values ...string) []Message {
+	var out []Message
 	for i, v := range values {
-		out = append(out, old{magic: magic, offset: int64(i), key: []byte("k"), value: []byte(v)})
+		out = append(out, Message{Magic: magic, Offset: int64(i), Key: []byte("k"), Value: []byte(v)})
 	}
 	return out
 }
 
-// setOf is messages one behind the other.
-func setOf(messages ...old) []byte {
+// SetOf is messages one behind the other.
+func SetOf(messages ...Message) []byte {
 	var b []byte
 	for _, m := range messages {
-		b = append(b, m.bytes()...)
+		b = append(b, m.Bytes()...)
 	}
 	return b
 }
 
-// packed are the bytes of a set, compressed.
-func packed(kind kgo.CompressionCodec, set []byte) []byte {
-	c, err := kgo.DefaultCompressor(kind)
-	if err != nil {
-		panic(err)
-	}
-	b, _ := c.Compress(new(bytes.Buffer), set)
-	return bytes.Clone(b)
-}
-
-// The ids of the codecs in a message's attributes.
-const (
-	inGzip = 1 + iota
-	inSnappy
-	inLZ4
-	inZstd
-)
-
-// lz4Frame is a frame of one block that is not compressed, with the header
+// LZ4Frame is a frame of one block that is not compressed, with the header
 // checksum that Kafka 0.10 and later write, or the wrong one of those before.
-func lz4Frame(set []byte, sum byte) []byte {
+func LZ4Frame(set []byte, sum byte) []byte {
 	b := []byte{0x04, 0x22, 0x4d, 0x18, 0x60, 0x40, sum}
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(set))|1<<31)
 	return append(append(b, set...), 0, 0, 0, 0)
 }
 
+// The header checksums of such a frame.
 const (
-	rightSum = 0x82
-	wrongSum = 0x1a
+	RightSum = 0x82
+	WrongSum = 0x1a
 )
 
-// wrapped is a compressed message as a client of that magic makes it.
-func wrapped(magic int8, codec int8, messages ...old) old {
-	set := setOf(messages...)
-	o := old{magic: magic, attributes: codec, offset: int64(len(messages) - 1)}
+// Wrapped is a compressed message as a client of that magic makes it.
+func Wrapped(magic int8, codec int8, messages ...Message) Message {
+	set := SetOf(messages...)
+	o := Message{Magic: magic, Attributes: codec, Offset: int64(len(messages) - 1)}
 	switch codec {
-	case inGzip:
-		o.value = packed(kgo.GzipCompression(), set)
-	case inSnappy:
-		o.value = packed(kgo.SnappyCompression(), set)
-	case inLZ4:
-		o.value = lz4Frame(set, map[int8]byte{0: wrongSum, 1: rightSum}[magic])
-	case inZstd:
-		o.value = packed(kgo.ZstdCompression(), set)
+	case Gzip:
+		o.Value = Pack(Gzip, set)
+	case Snappy:
+		o.Value = Pack(Snappy, set)
+	case LZ4:
+		o.Value = LZ4Frame(set, map[int8]byte{0: WrongSum, 1: RightSum}[magic])
+	case Zstd:
+		o.Value = Pack(Zstd, set)
 	}
 	return o
 }
@@ -123,33 +109,30 @@ func wrapped(magic int8, codec int8, messages ...old) old {
 // MessageSet is a set of messages of one magic, packed by a codec's id; 0: each
 // by itself.
 func MessageSet(magic, codec int8, at int64, values ...string) []byte {
-	messages := olds(magic, values...)
+	messages := Messages(magic, values...)
 	for i := range messages {
-		messages[i].at = at + int64(i)
+		messages[i].At = at + int64(i)
 	}
 	if codec == 0 {
-		return setOf(messages...)
+		return SetOf(messages...)
 	}
-	w := wrapped(magic, codec, messages...)
-	w.at = at + int64(len(messages)-1)
-	return w.bytes()
+	w := Wrapped(magic, codec, messages...)
+	w.At = at + int64(len(messages)-1)
+	return w.Bytes()
 }
 
-// Resum sets the checksum of a set's first message.
-func Resum(set []byte) {
+// ResumSet sets the checksum of a set's first message.
+func ResumSet(set []byte) {
 	if n := 12 + int(binary.BigEndian.Uint32(set[8:])); n <= len(set) {
 		binary.BigEndian.PutUint32(set[12:], crc32.ChecksumIEEE(set[16:n]))
 	}
 }
 
-// Sets is what is compared of message sets.
-func Sets(b []byte) []any { return sets(b) }
-
-// sets reads message sets into what is compared of them: each message, what is
+// Sets reads message sets into what is compared of them: each message, what is
 // packed in it, and how they end. The bytes of a compressed message are each
 // server's own, and with them what fits behind it: the list ends with one that
 // comes first, which is always whole, or before it.
-func sets(b []byte) []any {
+func Sets(b []byte) []any {
 	list := []any{}
 	for len(b) > 0 {
 		if len(b) < 12 {
@@ -182,7 +165,7 @@ func message(offset int64, m []byte) any {
 	out := map[string]any{"offset": offset, "magic": m[4], "attributes": m[5], "checksum": binary.BigEndian.Uint32(m) == crc32.ChecksumIEEE(m[4:])}
 	rest := m[6:]
 	if m[4] == 1 {
-		out["time"] = moment(rest)
+		out["time"] = Moment(rest)
 		rest = rest[8:]
 	}
 	var value []byte
@@ -200,18 +183,27 @@ func message(offset int64, m []byte) any {
 	if len(rest) > 0 {
 		out["behind"] = len(rest)
 	}
-	if codec := m[5] & 7; codec != 0 {
-		if codec == inLZ4 && len(value) > 6 {
+	if codec := int8(m[5] & 7); codec != None {
+		if codec == LZ4 && len(value) > 6 {
 			out["lz4 header"] = fmt.Sprintf("%x", value[:7])
 			value = bytes.Clone(value)
-			value[6] = rightSum
+			value[6] = RightSum
 		}
 		plain, err := kgo.DefaultDecompressor().Decompress(value, kgo.CompressionCodecType(codec))
 		if err != nil {
 			out["value"] = err.Error()
 		} else {
-			out["value"] = sets(plain)
+			out["value"] = Sets(plain)
 		}
 	}
 	return out
+}
+
+// Moment is a time, eight bytes of milliseconds: "now" stands for all near the present.
+func Moment(b []byte) any {
+	ms := int64(binary.BigEndian.Uint64(b))
+	if time.Since(time.UnixMilli(ms)).Abs() < time.Hour {
+		return "<now>"
+	}
+	return ms
 }
