@@ -125,7 +125,9 @@ func compacted(s *Side) {
 	s.write("a", batchOf(of("a", "1"), of("b", "1"), of("c", "1")))
 	s.write("a", batchOf(of("a", "2")))
 	s.write("a", batchOf(of("b"), of("d", "1")))
-	id := func(id int64, seq int32, records ...batch.Record) batch.Batch { return batchOf(records...).From(id, 0, seq) }
+	id := func(id int64, seq int32, records ...batch.Record) batch.Batch {
+		return batchOf(records...).From(id, 0, seq)
+	}
 	s.write("a", id(900001, 0, of("e", "1"), of("f", "1")))
 	s.write("a", id(900001, 2, of("e", "2"), of("f", "2")))
 	s.write("a", id(900002, 0, of("g"), of("e")))
