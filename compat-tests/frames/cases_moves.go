@@ -7,11 +7,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-func init() {
-	Unordered["AlterReplicaLogDirsResponse.Topics"] = "a Scala map"
-	Unordered["AlterReplicaLogDirsResponseTopic.Partitions"] = "a Scala map"
-}
-
 // Cases of partitions that move between data directories. Those that move need
 // servers with two of them, and are played on such by TestMovesAreKafkas.
 func moveCases() []Case {

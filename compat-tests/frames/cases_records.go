@@ -9,15 +9,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-func init() {
-	Unordered["DeleteRecordsResponse.Topics"] = "a Scala map"
-	Unordered["DeleteRecordsResponseTopic.Partitions"] = "a Scala map"
-	Unordered["DescribeLogDirsResponse.Dirs"] = "a Scala set"
-	Unordered["DescribeLogDirsResponseDir.Topics"] = "a Scala map"
-	Unordered["DescribeLogDirsResponseDirTopic.Partitions"] = "a Scala map"
-	Unordered["DescribeProducersResponseTopicPartition.ActiveProducers"] = "a Java hash map"
-}
-
 // Cases of what lies in partitions: their records, their producers and the
 // directories they lie in.
 func recordCases() []Case {

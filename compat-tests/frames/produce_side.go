@@ -9,6 +9,7 @@ import (
 
 	"millrace/compat-tests/batch"
 	"millrace/compat-tests/frame"
+	"millrace/compat-tests/normal"
 )
 
 // part is one partition of a Produce request.
@@ -19,7 +20,7 @@ type part struct {
 }
 
 // stranger is a topic id that nobody has.
-var stranger = [16]byte{0xde, 0xad, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14}
+var stranger = normal.Stranger
 
 // id is the id of a topic of this run, asked once; stranger if there is none.
 func (s *Side) id(topic string) [16]byte {
@@ -34,7 +35,7 @@ func (s *Side) id(topic string) [16]byte {
 		s.ids = map[string][16]byte{}
 	}
 	s.ids[topic] = got
-	s.Check("the id of "+topic, id{got}) // it has a number from now on
+	s.Check("the id of "+topic, normal.TopicID(got)) // it has a number from now on
 	return got
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"millrace/compat-tests/frame"
+	"millrace/compat-tests/normal"
 )
 
 // Case is a sequence of frames for one API, run in each of its versions.
@@ -240,14 +241,14 @@ func Compare(ours, theirs []Answer) []string {
 	if len(ours) != len(theirs) {
 		return []string{fmt.Sprintf("%d answers against %d", len(ours), len(theirs))}
 	}
-	a, b := newNormaliser(), newNormaliser()
+	a, b := normal.With(kinds), normal.With(kinds)
 	for i := range ours {
 		x, y := ours[i], theirs[i]
 		if x.What != y.What {
 			return append(out, fmt.Sprintf("%s against %s", x.What, y.What))
 		}
 		if x.Value != nil || y.Value != nil {
-			for _, d := range Diff(a.number(x.Value), b.number(y.Value)) {
+			for _, d := range normal.Diff(a.Number(x.Value), b.Number(y.Value)) {
 				out = append(out, x.What+d)
 			}
 			continue
@@ -259,7 +260,7 @@ func Compare(ours, theirs []Answer) []string {
 		if x.Outcome.Response == nil {
 			continue
 		}
-		for _, d := range Diff(a.normal(x.Outcome.Response), b.normal(y.Outcome.Response)) {
+		for _, d := range normal.Diff(a.Normal(x.Outcome.Response), b.Normal(y.Outcome.Response)) {
 			out = append(out, x.What+d)
 		}
 	}

@@ -68,7 +68,7 @@ func (s *side) writeBeside(group string) {
 	}
 	want := offsetsPartition(s.name(group))
 	for i := 0; ; i++ {
-		name := fmt.Sprintf("%sbeside-%x-%d", s.versed.run, time.Now().UnixNano(), i)
+		name := fmt.Sprintf("%sbeside-%x-%d", s.versed.Run, time.Now().UnixNano(), i)
 		if offsetsPartition(name) != want {
 			continue
 		}

@@ -15,11 +15,6 @@ var keptFrom = map[int16]int16{
 	0: 3, 1: 4, 2: 1, 8: 2, 9: 1, 19: 2, 20: 1, 23: 2, 29: 1, 30: 1, 31: 1, 32: 1, 34: 1, 35: 1,
 }
 
-// oldUnordered are arrays whose order Kafka 3.9 leaves open beside those of 4.
-var oldUnordered = map[string]string{
-	"MetadataResponseTopic.Partitions": "a Java hash map",
-}
-
 // oldExplained are differences from Kafka 3.9 that are none from 4.
 var oldExplained = []struct {
 	at  *regexp.Regexp

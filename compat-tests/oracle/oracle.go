@@ -12,7 +12,7 @@
 // Compared is what was answered and how: at once or after waiting, a closed
 // connection, no answer. Answers are normalised by what a field is (kinds),
 // never by API or sequence; lists whose order Kafka leaves open stand in one
-// table (frames.Unordered). A difference that is meant stands in one table with
+// table (normal.Unordered). A difference that is meant stands in one table with
 // its reason (explained).
 //
 // Some sequences go on through restarts of both servers, in order and by kill -9:

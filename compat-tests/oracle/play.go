@@ -11,7 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"millrace/compat-tests/frame"
-	"millrace/compat-tests/frames"
+	"millrace/compat-tests/normal"
 )
 
 const (
@@ -185,7 +185,7 @@ func (p *Play) send(client string, v pick, what string, build func(s *side) kmsg
 	}
 	for i := range x.req {
 		x.req[i].SetVersion(version)
-		p.Sides[i].versed.asked(x.req[i])
+		p.Sides[i].versed.Asked(x.req[i])
 		if f, ok := x.req[i].(*kmsg.FetchRequest); ok && version < 15 {
 			f.ReplicaState.ID, f.ReplicaState.Epoch = -1, -1 // a tag that is none before
 		}
@@ -454,10 +454,10 @@ func (p *Play) compare(x *exchange) {
 		if a, b := x.pace(0), x.pace(1); a != b {
 			note(" came", a, b)
 		}
-		if alike(p.Sides[0].versed, p.Sides[1].versed, x.out[0].Response, x.out[1].Response) {
+		if normal.Alike(p.Sides[0].versed, p.Sides[1].versed, x.out[0].Response, x.out[1].Response) {
 			break
 		}
-		for _, d := range frames.Diff(p.Sides[0].versed.normal(x.out[0].Response), p.Sides[1].versed.normal(x.out[1].Response)) {
+		for _, d := range normal.Diff(p.Sides[0].versed.Normal(x.out[0].Response), p.Sides[1].versed.Normal(x.out[1].Response)) {
 			path, values, _ := strings.Cut(d, ": ")
 			a, b, _ := strings.Cut(values, " against ")
 			note(path, a, b)
@@ -472,11 +472,11 @@ func (p *Play) compare(x *exchange) {
 	}
 	explained := 0
 	for _, d := range differences {
-		d.Request = text(x.req[0])
+		d.Request = normal.Text(x.req[0])
 		for i := range x.out {
 			d.Answers[i] = x.out[i].String()
 			if r := x.out[i].Response; r != nil {
-				d.Answers[i] = text(r)
+				d.Answers[i] = normal.Text(r)
 			}
 		}
 		if d.Why = p.explain(d.Text); d.Why != "" {

@@ -7,6 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"millrace/compat-tests/frame"
+	"millrace/compat-tests/normal"
 )
 
 // side is one of the two servers in a play: connections to it, and what it has
@@ -19,7 +20,7 @@ type side struct {
 	// cluster is the cluster's id, once it was told.
 	cluster *string
 	conns   map[string]*frame.Conn // by the client's name
-	versed  *normaliser
+	versed  *normal.Normaliser
 
 	topics    map[string][16]byte // ids, by the whole name
 	gone      map[string][16]byte // ids of topics that were deleted or made anew
@@ -95,12 +96,9 @@ type subscription struct {
 	id       int32
 }
 
-// strangerID is an id that no server gives out.
-var strangerID = [16]byte{0xde, 0xad, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14}
-
 func newSide(addr, run, prefix string) *side {
 	return &side{
-		addr: addr, prefix: prefix, conns: map[string]*frame.Conn{}, versed: newNormaliser(run, prefix),
+		addr: addr, prefix: prefix, conns: map[string]*frame.Conn{}, versed: normal.New(run, prefix),
 		topics: map[string][16]byte{}, gone: map[string][16]byte{}, parts: map[place]*part{}, members: map[string]*member{},
 		sessions: map[string]*session{}, producers: map[string]*producerID{}, telemetry: map[string]*subscription{}, touched: map[string]bool{},
 	}
@@ -120,7 +118,7 @@ func (s *side) id(topic string) [16]byte {
 	if id, ok := s.topics[s.name(topic)]; ok {
 		return id
 	}
-	return strangerID
+	return normal.Stranger
 }
 
 // oldID is the id of a topic that was deleted.
@@ -128,7 +126,7 @@ func (s *side) oldID(topic string) [16]byte {
 	if id, ok := s.gone[s.name(topic)]; ok {
 		return id
 	}
-	return strangerID
+	return normal.Stranger
 }
 
 func (s *side) part(topic string, index int32) *part {

@@ -11,7 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"millrace/compat-tests/batch"
-	"millrace/compat-tests/frames"
+	"millrace/compat-tests/normal"
 )
 
 // The storage family writes logs of many small segments, and cleans them, lets
@@ -35,7 +35,7 @@ var sweepValue = func() []byte {
 // repacked says that servers may pack a topic's records anew.
 func (p *Play) repacked(topic string) {
 	for _, s := range p.Sides {
-		s.versed.packed[s.name(topic)] = true
+		s.versed.Packed[s.name(topic)] = true
 	}
 }
 
@@ -252,13 +252,13 @@ func (p *Play) everything(topic string, index int32) {
 			p.fail(err)
 			return
 		}
-		s.versed.now = time.Now()
-		held[i] = s.versed.number(map[string]any{"start": start, "batches": s.versed.batches(reflect.ValueOf(b))})
+		s.versed.Now = time.Now()
+		held[i] = s.versed.Number(map[string]any{"start": start, "batches": s.versed.Batches(reflect.ValueOf(b))})
 	}
-	for _, d := range frames.Diff(held[ours], held[kafkas]) {
+	for _, d := range normal.Diff(held[ours], held[kafkas]) {
 		path, values, _ := strings.Cut(d, ": ")
 		a, b, _ := strings.Cut(values, " against ")
-		p.differ(Difference{Text: fmt.Sprintf("all of %s/%d%s: %s", topic, index, path, values), Kind: fmt.Sprintf("all of%s: %s against %s", withoutIndices(path), shorten(a), shorten(b)), Answers: [2]string{text(held[ours]), text(held[kafkas])}})
+		p.differ(Difference{Text: fmt.Sprintf("all of %s/%d%s: %s", topic, index, path, values), Kind: fmt.Sprintf("all of%s: %s against %s", withoutIndices(path), shorten(a), shorten(b)), Answers: [2]string{normal.Text(held[ours]), normal.Text(held[kafkas])}})
 	}
 	p.ask("reader", pick{from: 7}, fmt.Sprintf("offsets of %s/%d", topic, index), func(s *side) kmsg.Request { return listing(s, 0, when{topic, index, -3}) })
 	p.ask("admin", pick{from: 1}, "room of "+topic, func(s *side) kmsg.Request {

@@ -3,6 +3,7 @@ package oracle
 import (
 	"encoding/json"
 	"maps"
+	"millrace/compat-tests/normal"
 	"reflect"
 	"slices"
 
@@ -45,7 +46,7 @@ func (t *Tally) count(key, version int16, differences, explained int, resp kmsg.
 		if t.codes[key] == nil {
 			t.codes[key] = map[int16]bool{}
 		}
-		codes(reflect.ValueOf(resp), func(code int16) { t.codes[key][code] = true })
+		normal.Codes(reflect.ValueOf(resp), func(code int16) { t.codes[key][code] = true })
 	}
 }
 

@@ -1,4 +1,4 @@
-package oracle
+package normal
 
 import (
 	"encoding/binary"
@@ -20,7 +20,7 @@ const deleteHorizon = 1 << 6
 
 // timed is records with their times in place of those relative to a batch's
 // base; false if they are none.
-func (n *normaliser) timed(records []byte, base int64) ([]byte, bool) {
+func (n *Normaliser) timed(records []byte, base int64) ([]byte, bool) {
 	var out []byte
 	for len(records) > 0 {
 		size, w := binary.Varint(records)
@@ -38,9 +38,9 @@ func (n *normaliser) timed(records []byte, base int64) ([]byte, bool) {
 	return out, true
 }
 
-// batches reads a log's bytes into what is compared of them: codecs may pack
+// Batches reads a log's bytes into what is compared of them: codecs may pack
 // differently, so the records are unpacked.
-func (n *normaliser) batches(v reflect.Value) any {
+func (n *Normaliser) Batches(v reflect.Value) any {
 	if v.IsNil() {
 		return nil
 	}
@@ -61,7 +61,7 @@ func (n *normaliser) batches(v reflect.Value) any {
 		attributes := binary.BigEndian.Uint16(one[21:])
 		epoch, producer := int32(binary.BigEndian.Uint32(one[12:])), int64(binary.BigEndian.Uint64(one[43:]))
 		m := map[string]any{
-			"base": binary.BigEndian.Uint64(one), "leader epoch": n.identity(anEpoch, reflect.ValueOf(epoch)), "magic": one[16],
+			"base": binary.BigEndian.Uint64(one), "leader epoch": n.identity(Epoch, reflect.ValueOf(epoch)), "magic": one[16],
 			"checksum": crc32.Checksum(one[21:], castagnoli) == binary.BigEndian.Uint32(one[17:]), "attributes": attributes,
 			"last delta": int32(binary.BigEndian.Uint32(one[23:])),
 			"first time": n.moment(int64(binary.BigEndian.Uint64(one[27:]))), "largest time": n.moment(int64(binary.BigEndian.Uint64(one[35:]))),
@@ -80,7 +80,7 @@ func (n *normaliser) batches(v reflect.Value) any {
 		if attributes&deleteHorizon != 0 {
 			// The cleaner's clock is the base of the records' times (KIP-534).
 			base := int64(binary.BigEndian.Uint64(one[27:]))
-			m["first time"] = fmt.Sprintf("<a horizon in %.0f min>", time.UnixMilli(base).Sub(n.now).Minutes())
+			m["first time"] = fmt.Sprintf("<a horizon in %.0f min>", time.UnixMilli(base).Sub(n.Now).Minutes())
 			if plain, ok := n.timed(records, base); ok {
 				records = plain
 			}

@@ -1,4 +1,4 @@
-package oracle
+package normal
 
 import (
 	"math/rand/v2"
@@ -6,8 +6,6 @@ import (
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
-
-	"millrace/compat-tests/frames"
 )
 
 // fill gives every field of a value something out of few.
@@ -40,7 +38,8 @@ func fill(r *rand.Rand, v reflect.Value) {
 			v.Index(0).SetUint(uint64(n))
 		}
 	case reflect.String:
-		v.SetString(oneOf(r, "", "a", "b", "c", "d", "orc-1-own", "orc-2-other"))
+		list := []string{"", "a", "b", "c", "d", "orc-1-own", "orc-2-other"}
+		v.SetString(list[r.IntN(len(list))])
 	case reflect.Bool:
 		v.SetBool(r.IntN(2) == 0)
 	case reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
@@ -112,10 +111,10 @@ func TestAlike(t *testing.T) {
 			if r.IntN(3) > 0 {
 				spoil(r, reflect.ValueOf(b).Elem())
 			}
-			of := func() *normaliser { return newNormaliser("orc-", "orc-1-") }
-			differences := frames.Diff(of().normal(a), of().normal(b))
+			of := func() *Normaliser { return New("orc-", "orc-1-") }
+			differences := Diff(of().Normal(a), of().Normal(b))
 			x, y := of(), of()
-			said := alike(x, y, a, b)
+			said := Alike(x, y, a, b)
 			switch {
 			case len(differences) == 0:
 				equal++
@@ -123,7 +122,7 @@ func TestAlike(t *testing.T) {
 					sure++
 				}
 			case said:
-				t.Fatalf("%T: alike, and yet %v\n%s\n%s", a, differences, text(a), text(b))
+				t.Fatalf("%T: alike, and yet %v\n%s\n%s", a, differences, Text(a), Text(b))
 			default:
 				different++
 			}
@@ -143,7 +142,7 @@ func TestAlike(t *testing.T) {
 
 // TestAlikeNumbers shows that ids keep their numbers from answer to answer.
 func TestAlikeNumbers(t *testing.T) {
-	a, b := newNormaliser("orc-", "orc-1-"), newNormaliser("orc-", "orc-1-")
+	a, b := New("orc-", "orc-1-"), New("orc-", "orc-1-")
 	told := func(id int64) kmsg.Response {
 		r := kmsg.NewPtrInitProducerIDResponse()
 		r.ProducerID = id
@@ -153,13 +152,13 @@ func TestAlikeNumbers(t *testing.T) {
 		a, b int64
 		want bool
 	}{{7, 100, true}, {8, 101, true}, {7, 100, true}, {7, 101, false}, {9, 100, false}, {9, 102, true}, {-1, -1, true}, {-1, 103, false}, {10, 103, true}} {
-		if got := alike(a, b, told(step.a), told(step.b)); got != step.want {
+		if got := Alike(a, b, told(step.a), told(step.b)); got != step.want {
 			t.Errorf("%d and %d: %v", step.a, step.b, got)
 		}
 		if !step.want {
 			continue
 		}
-		if d := frames.Diff(a.normal(told(step.a)), b.normal(told(step.b))); len(d) > 0 {
+		if d := Diff(a.Normal(told(step.a)), b.Normal(told(step.b))); len(d) > 0 {
 			t.Errorf("%d and %d, normalised: %v", step.a, step.b, d)
 		}
 	}
@@ -168,10 +167,10 @@ func TestAlikeNumbers(t *testing.T) {
 // TestUnmeasured: limits between one batch and everything are left out of a Fetch of
 // a topic that is compressed anew, and stay for others.
 func TestUnmeasured(t *testing.T) {
-	n := newNormaliser("orc-", "orc-1-")
+	n := New("orc-", "orc-1-")
 	create := kmsg.NewPtrCreateTopicsRequest()
 	create.Topics = []kmsg.CreateTopicsRequestTopic{{Topic: "packed", Configs: []kmsg.CreateTopicsRequestTopicConfig{{Name: "compression.type", Value: kmsg.StringPtr("zstd")}}}}
-	n.asked(create)
+	n.Asked(create)
 	for _, c := range []struct {
 		topic      string
 		set, after int32
@@ -179,7 +178,7 @@ func TestUnmeasured(t *testing.T) {
 		r := kmsg.NewPtrFetchRequest()
 		r.MaxBytes, r.MinBytes = c.set, c.set
 		r.Topics = []kmsg.FetchRequestTopic{{Topic: c.topic, Partitions: []kmsg.FetchRequestTopicPartition{{PartitionMaxBytes: c.set}}}}
-		n.asked(r)
+		n.Asked(r)
 		if got := []int32{r.MaxBytes, r.MinBytes, r.Topics[0].Partitions[0].PartitionMaxBytes}; got[0] != c.after || got[1] != c.after || got[2] != c.after {
 			t.Errorf("%s: limits of %d became %d, want %d", c.topic, c.set, got, c.after)
 		}

@@ -1,4 +1,4 @@
-package oracle
+package normal
 
 import (
 	"bytes"
@@ -11,19 +11,17 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
-
-	"millrace/compat-tests/frames"
 )
 
 // Nearly all answers are equal, and to see that nothing has to be built: alike
-// walks two answers side by side by the same kinds as a normaliser does. Where
+// walks two answers side by side by the same kinds as a Normaliser does. Where
 // it says no it may be mistaken, and the normalised answers are compared; where
 // it says yes they are equal.
 
 // field is what alike knows of a struct's field.
 type field struct {
 	index     int
-	kind      kind
+	kind      Kind
 	name      string
 	keyed     string // see keyed
 	unordered bool
@@ -45,10 +43,10 @@ func planOf(t reflect.Type) []field {
 		if !f.IsExported() || f.Name == "Version" {
 			continue
 		}
-		_, unordered := frames.Unordered[t.Name()+"."+f.Name]
+		_, unordered := Unordered[t.Name()+"."+f.Name]
 		isCode := f.Type.Kind() == reflect.Int16 && strings.HasSuffix(f.Name, "ErrorCode")
 		list = append(list, field{
-			index: i, kind: kindOf(t.Name(), f.Name), name: f.Name, keyed: keyed[t.Name()+"."+f.Name], unordered: unordered,
+			index: i, kind: kindOf(kinds, t.Name(), f.Name), name: f.Name, keyed: keyed[t.Name()+"."+f.Name], unordered: unordered,
 			list: t.Name() + "." + f.Name, isCode: isCode, codes: isCode || holdsCodes(f.Type),
 		})
 	}
@@ -83,12 +81,12 @@ func holdsCodes(t reflect.Type) bool {
 	return false
 }
 
-// codes gathers the error codes that an answer holds, at any depth.
-func codes(v reflect.Value, seen func(int16)) {
+// Codes gathers the error codes that an answer holds, at any depth.
+func Codes(v reflect.Value, seen func(int16)) {
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:
 		if !v.IsNil() {
-			codes(v.Elem(), seen)
+			Codes(v.Elem(), seen)
 		}
 	case reflect.Struct:
 		for _, f := range planOf(v.Type()) {
@@ -96,37 +94,37 @@ func codes(v reflect.Value, seen func(int16)) {
 			case f.isCode:
 				seen(int16(v.Field(f.index).Int()))
 			case f.codes:
-				codes(v.Field(f.index), seen)
+				Codes(v.Field(f.index), seen)
 			}
 		}
 	case reflect.Slice:
 		for i := range v.Len() {
-			codes(v.Index(i), seen)
+			Codes(v.Index(i), seen)
 		}
 	}
 }
 
 // pair are two normalisers, and the ids that were first seen on the way.
 type pair struct {
-	of    [2]*normaliser
+	of    [2]*Normaliser
 	fresh []freshID
 }
 
 type freshID struct {
-	kind  kind
+	kind  Kind
 	value [2]any
 }
 
-// alike says that two answers are equal but for what two servers may differ in,
+// Alike says that two answers are equal but for what two servers may differ in,
 // and numbers the ids in them. If it is not sure nothing is numbered.
-func alike(a, b *normaliser, x, y kmsg.Response) bool {
+func Alike(a, b *Normaliser, x, y kmsg.Response) bool {
 	v, w := reflect.ValueOf(x), reflect.ValueOf(y)
 	if v.Type() != w.Type() {
 		return false
 	}
-	p := pair{of: [2]*normaliser{a, b}}
-	a.now = time.Now()
-	b.now = a.now
+	p := pair{of: [2]*Normaliser{a, b}}
+	a.Now = time.Now()
+	b.Now = a.Now
 	if p.structs(v.Elem(), w.Elem()) {
 		return true
 	}
@@ -149,25 +147,25 @@ func (p *pair) structs(a, b reflect.Value) bool {
 
 func (p *pair) values(a, b reflect.Value, f *field) bool {
 	switch f.kind {
-	case anID:
-		k := kind(f.name)
+	case ID:
+		k := Kind(f.name)
 		if f.name == "LeaderID" {
 			k = "MemberID"
 		}
 		return p.ids(k, a, b)
-	case anEpoch, aTerm:
+	case Epoch, Term:
 		return p.ids(f.kind, a, b)
-	case aMetadataOffset, aDisk:
+	case MetadataOffset, Disk:
 		return (a.Int() >= 0) == (b.Int() >= 0)
-	case anAddress:
+	case Address:
 		return a.IsZero() == b.IsZero()
-	case aMoment:
+	case Moment:
 		return p.of[0].moment(a.Int()) == p.of[1].moment(b.Int())
-	case aThrottle, versions:
+	case Throttle, Elsewhere:
 		return true
-	case words:
+	case Words:
 		return sentence(a) == sentence(b)
-	case batches:
+	case Batches:
 		return a.IsNil() == b.IsNil() && p.batches(a.Bytes(), b.Bytes())
 	}
 	return p.plain(a, b, f)
@@ -277,7 +275,7 @@ func byName(list []reflect.Value, name string) bool {
 }
 
 // ids are two ids that have to be the same one, told by two servers.
-func (p *pair) ids(k kind, a, b reflect.Value) bool {
+func (p *pair) ids(k Kind, a, b reflect.Value) bool {
 	if a.Kind() == reflect.Pointer {
 		if a.IsNil() || b.IsNil() {
 			return a.IsNil() == b.IsNil()
@@ -325,7 +323,7 @@ func (p *pair) batches(a, b []byte) bool {
 			return false
 		}
 		epoch, producer := reflect.ValueOf(int32(binary.BigEndian.Uint32(a[12:]))), reflect.ValueOf(int64(binary.BigEndian.Uint64(a[43:])))
-		if !p.ids(anEpoch, epoch, epoch) || !p.ids("ProducerID", producer, producer) {
+		if !p.ids(Epoch, epoch, epoch) || !p.ids("ProducerID", producer, producer) {
 			return false
 		}
 		a = a[size:]

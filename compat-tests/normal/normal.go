@@ -1,4 +1,10 @@
-package oracle
+// Package normal compares decoded answers of two servers: it takes out of each what
+// two servers may differ in, by what a field is (a Kind), never by API, and lists
+// where they differ then. Arrays whose order Kafka leaves open are compared as
+// multisets; Unordered says which, and why.
+//
+// It knows what answers are made of, but not what was asked nor who was.
+package normal
 
 import (
 	"encoding/json"
@@ -10,66 +16,65 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
-
-	"millrace/compat-tests/frames"
 )
 
 // kind is what a field holds, where two servers may differ in its value.
-type kind string
+type Kind string
 
 const (
 	// An id that a server makes up: numbered in order of appearance, so that the
 	// same id twice is still seen.
-	anID kind = "id"
+	ID Kind = "id"
 	// A leader's or a broker's epoch: numbered like an id, as restarts raise it by
 	// more in one server than in another.
-	anEpoch kind = "epoch"
+	Epoch Kind = "epoch"
 	// The term of the metadata's quorum.
-	aTerm kind = "term"
+	Term Kind = "term"
 	// An offset of the metadata log: whether it is known.
-	aMetadataOffset kind = "metadata offset"
+	MetadataOffset Kind = "metadata offset"
 	// Where something listens or lies: whether it is told.
-	anAddress kind = "address"
+	Address Kind = "address"
 	// How large the disk is, and how much of it is free: whether it is told.
-	aDisk kind = "disk"
+	Disk Kind = "disk"
 	// How much room a log takes: exact, but where the broker has compressed it anew.
 	// Two compressors' bytes are not the same; the records are compared.
-	aSize kind = "size"
+	Size Kind = "size"
 	// A moment: now, or else exact.
-	aMoment kind = "moment"
+	Moment Kind = "moment"
 	// How long to hold back: quotas are the servers' own.
-	aThrottle kind = "throttle"
+	Throttle Kind = "throttle"
 	// Words: null, empty, or some.
-	words kind = "words"
+	Words Kind = "words"
 	// Record batches: header and records of each.
-	batches kind = "batches"
-	// What each server is able to do, compared by package frames.
-	versions kind = "versions"
+	Batches Kind = "batches"
+	// What is compared somewhere else: of what each server is able to do, package
+	// frames has tables.
+	Elsewhere Kind = "versions"
 )
 
 // kinds says what a field is, by its name in kmsg's structs, or by the struct's
 // name and its own where one name means several things.
-var kinds = map[string]kind{
-	"ClusterID": anID, "TopicID": anID, "MemberID": anID, "ProducerID": anID, "SessionID": anID,
-	"ClientInstanceID": anID, "SubscriptionID": anID, "ReplicaDirectoryID": anID,
-	"JoinGroupResponse.LeaderID": anID,
+var kinds = map[string]Kind{
+	"ClusterID": ID, "TopicID": ID, "MemberID": ID, "ProducerID": ID, "SessionID": ID,
+	"ClientInstanceID": ID, "SubscriptionID": ID, "ReplicaDirectoryID": ID,
+	"JoinGroupResponse.LeaderID": ID,
 
-	"LeaderEpoch": anEpoch, "CurrentLeaderEpoch": anEpoch, "BrokerEpoch": anEpoch,
-	"FetchResponseTopicPartitionDivergingEpoch.Epoch":               anEpoch,
-	"DescribeQuorumResponseTopicPartition.LeaderEpoch":              aTerm,
-	"DescribeQuorumResponseTopicPartition.HighWatermark":            aMetadataOffset,
-	"DescribeQuorumResponseTopicPartitionReplicaState.LogEndOffset": aMetadataOffset,
-	"FinalizedFeaturesEpoch":                                        aMetadataOffset,
+	"LeaderEpoch": Epoch, "CurrentLeaderEpoch": Epoch, "BrokerEpoch": Epoch,
+	"FetchResponseTopicPartitionDivergingEpoch.Epoch":               Epoch,
+	"DescribeQuorumResponseTopicPartition.LeaderEpoch":              Term,
+	"DescribeQuorumResponseTopicPartition.HighWatermark":            MetadataOffset,
+	"DescribeQuorumResponseTopicPartitionReplicaState.LogEndOffset": MetadataOffset,
+	"FinalizedFeaturesEpoch":                                        MetadataOffset,
 
-	"Host": anAddress, "Port": anAddress, "ClientHost": anAddress, "Dir": anAddress,
-	"TotalBytes": aDisk, "UsableBytes": aDisk,
-	"DescribeLogDirsResponseDirTopicPartition.Size": aSize,
-	"ThrottleMillis": aThrottle,
-	"LogAppendTime":  aMoment, "Timestamp": aMoment, "LastTimestamp": aMoment,
-	"LastFetchTimestamp": aMoment, "LastCaughtUpTimestamp": aMoment,
-	"ErrorMessage": words, "Documentation": words,
-	"RecordBatches": batches,
-	"ApiKeys":       versions, "SupportedFeatures": versions, "FinalizedFeatures": versions,
+	"Host": Address, "Port": Address, "ClientHost": Address, "Dir": Address,
+	"TotalBytes": Disk, "UsableBytes": Disk,
+	"DescribeLogDirsResponseDirTopicPartition.Size": Size,
+	"ThrottleMillis": Throttle,
+	"LogAppendTime":  Moment, "Timestamp": Moment, "LastTimestamp": Moment,
+	"LastFetchTimestamp": Moment, "LastCaughtUpTimestamp": Moment,
+	"ErrorMessage": Words, "Documentation": Words,
+	"RecordBatches": Batches,
+	"ApiKeys":       Elsewhere, "SupportedFeatures": Elsewhere, "FinalizedFeatures": Elsewhere,
 }
 
 // keyed names the lists whose elements are told apart by a field: differences
@@ -84,27 +89,29 @@ var keyed = map[string]string{
 // name of another sequence is left out of lists.
 var names = []string{"Topic", "Group", "Name", "ResourceName"}
 
-// normaliser takes out of one server's answers what two servers may differ in.
+// Normaliser takes out of one server's answers what two servers may differ in.
 // An id keeps its number through all answers of a play.
-type normaliser struct {
-	// run begins the names of everything a run makes; own those of this play.
-	run, own string
-	// old: the peer is Kafka 3.9, which leaves the order of more lists open.
-	old bool
-	ids map[kind]map[any]string
-	now time.Time
-	// packed are the topics that a broker may have compressed anew; topic is the one
-	// whose logs are being normalised.
-	packed map[string]bool
-	topic  string
+type Normaliser struct {
+	// Run begins the names of everything a run makes, own those of this play; "" where
+	// nobody plays beside it.
+	Run, own string
+	// Old: the peer is Kafka 3.9, which leaves the order of more lists open.
+	Old bool
+	// Now is what moments are held against; Normal and Alike set it.
+	Now time.Time
+	// Packed are the topics that a broker may have compressed anew.
+	Packed map[string]bool
+	kinds  map[string]Kind
+	ids    map[Kind]map[any]string
+	topic  string // whose logs are being normalised
 }
 
-// asked takes note of what a request says of compression, and takes out of it what
+// Asked takes note of what a request says of compression, and takes out of it what
 // would be answered by how well a server compresses.
-func (n *normaliser) asked(req kmsg.Request) {
+func (n *Normaliser) Asked(req kmsg.Request) {
 	note := func(topic, key string, value *string) {
 		if key == "compression.type" && (value == nil || *value != "producer") {
-			n.packed[topic] = true
+			n.Packed[topic] = true
 		}
 	}
 	switch r := req.(type) {
@@ -134,7 +141,7 @@ func (n *normaliser) asked(req kmsg.Request) {
 // unmeasured has a Fetch of topics that a broker may have compressed anew ask for
 // one batch or for as much as there is: how many come within a limit between the
 // two depends on the bytes that a codec's implementation makes of them.
-func (n *normaliser) unmeasured(r *kmsg.FetchRequest) {
+func (n *Normaliser) unmeasured(r *kmsg.FetchRequest) {
 	extreme := func(limit *int32) {
 		if *limit > 1 && *limit < 1<<20 {
 			*limit = 1
@@ -142,7 +149,7 @@ func (n *normaliser) unmeasured(r *kmsg.FetchRequest) {
 	}
 	for i := range r.Topics {
 		t := &r.Topics[i]
-		if !n.packed[t.Topic] {
+		if !n.Packed[t.Topic] {
 			continue
 		}
 		extreme(&r.MaxBytes)
@@ -153,27 +160,44 @@ func (n *normaliser) unmeasured(r *kmsg.FetchRequest) {
 	}
 }
 
-func newNormaliser(run, own string) *normaliser {
-	return &normaliser{run: run, own: own, ids: map[kind]map[any]string{"TopicID": {strangerID: "<stranger>"}}, now: time.Now(), packed: map[string]bool{}}
+// New is a normaliser of plays beside which others are played: what they have made is
+// left out of lists. run begins all their names, own those of this one.
+func New(run, own string) *Normaliser {
+	n := With(kinds)
+	n.Run, n.own = run, own
+	return n
 }
+
+// With is a normaliser of plays that meet nobody, by kinds of its own: of fields by
+// name, or by the struct's name and their own.
+func With(kinds map[string]Kind) *Normaliser {
+	return &Normaliser{kinds: kinds, ids: map[Kind]map[any]string{"TopicID": {Stranger: "<stranger>"}}, Now: time.Now(), Packed: map[string]bool{}}
+}
+
+// Stranger is a topic's id that no server gives out; it has a name from the start.
+var Stranger = [16]byte{0xde, 0xad, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14}
+
+// TopicID is a topic's id as a part of what Number takes.
+func TopicID(id [16]byte) any { return unnumbered{"TopicID", id} }
 
 // unnumbered is an id that has no number yet: all of them are alike while lists
 // are sorted, so that the order does not depend on chance.
 type unnumbered struct {
-	kind  kind
+	kind  Kind
 	value any
 }
 
 // MarshalJSON is part of json.Marshaler.
 func (u unnumbered) MarshalJSON() ([]byte, error) { return json.Marshal("<" + string(u.kind) + ">") }
 
-// normal is a decoded answer, normalised.
-func (n *normaliser) normal(resp kmsg.Response) any {
-	n.now = time.Now()
-	return n.number(n.value(reflect.ValueOf(resp), "", ""))
+// Normal is a decoded answer, normalised.
+func (n *Normaliser) Normal(resp kmsg.Response) any {
+	n.Now = time.Now()
+	return n.Number(n.value(reflect.ValueOf(resp), "", ""))
 }
 
-func (n *normaliser) number(v any) any {
+// Number numbers the ids in what was normalised.
+func (n *Normaliser) Number(v any) any {
 	switch x := v.(type) {
 	case map[string]any:
 		list := make([]string, 0, len(x))
@@ -182,11 +206,11 @@ func (n *normaliser) number(v any) any {
 		}
 		sort.Strings(list)
 		for _, k := range list {
-			x[k] = n.number(x[k])
+			x[k] = n.Number(x[k])
 		}
 	case []any:
 		for i := range x {
-			x[i] = n.number(x[i])
+			x[i] = n.Number(x[i])
 		}
 	case unnumbered:
 		return n.named(x.kind, x.value)
@@ -195,7 +219,7 @@ func (n *normaliser) number(v any) any {
 }
 
 // named is the number of an id, a new one if it has none.
-func (n *normaliser) named(k kind, value any) string {
+func (n *Normaliser) named(k Kind, value any) string {
 	m := n.ids[k]
 	if m == nil {
 		m = map[any]string{}
@@ -210,7 +234,7 @@ func (n *normaliser) named(k kind, value any) string {
 }
 
 // noID says that what stands in an id's place says that there is none.
-func noID(k kind, v reflect.Value) bool {
+func noID(k Kind, v reflect.Value) bool {
 	switch {
 	case !v.CanInt():
 		return v.IsZero()
@@ -220,42 +244,42 @@ func noID(k kind, v reflect.Value) bool {
 	return v.Int() < 0
 }
 
-func kindOf(owner, name string) kind {
+func kindOf(kinds map[string]Kind, owner, name string) Kind {
 	if k, ok := kinds[owner+"."+name]; ok {
 		return k
 	}
 	return kinds[name]
 }
 
-func (n *normaliser) value(v reflect.Value, owner, name string) any {
-	switch k := kindOf(owner, name); k {
-	case anID, anEpoch, aTerm:
-		if k == anID {
-			k = kind(name)
+func (n *Normaliser) value(v reflect.Value, owner, name string) any {
+	switch k := kindOf(n.kinds, owner, name); k {
+	case ID, Epoch, Term:
+		if k == ID {
+			k = Kind(name)
 			if name == "LeaderID" {
 				k = "MemberID"
 			}
 		}
 		return n.identity(k, v)
-	case aSize:
-		if n.packed[n.topic] {
+	case Size:
+		if n.Packed[n.topic] {
 			return v.Int() > 0
 		}
 		return v.Int()
-	case aMetadataOffset, aDisk:
+	case MetadataOffset, Disk:
 		return v.Int() >= 0
-	case anAddress:
+	case Address:
 		return !v.IsZero()
-	case aMoment:
+	case Moment:
 		return n.moment(v.Int())
-	case aThrottle:
+	case Throttle:
 		return nil
-	case words:
+	case Words:
 		return sentence(v)
-	case versions:
+	case Elsewhere:
 		return nil
-	case batches:
-		return n.batches(v)
+	case Batches:
+		return n.Batches(v)
 	}
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:
@@ -289,7 +313,7 @@ func (n *normaliser) value(v reflect.Value, owner, name string) any {
 	}
 }
 
-func (n *normaliser) list(v reflect.Value, owner, name string) any {
+func (n *Normaliser) list(v reflect.Value, owner, name string) any {
 	if v.Type().Elem().Kind() == reflect.Uint8 {
 		if v.IsNil() {
 			return nil
@@ -307,11 +331,11 @@ func (n *normaliser) list(v reflect.Value, owner, name string) any {
 			return m
 		}
 	}
-	if _, open := frames.Unordered[owner+"."+name]; open || n.old && oldUnordered[owner+"."+name] != "" {
+	if _, open := Unordered[owner+"."+name]; open || n.Old && oldUnordered[owner+"."+name] != "" {
 		// By name first, so that what differs stands beside what it differs from.
 		sort.SliceStable(list, func(i, j int) bool {
 			a, b := nameOf(list[i]), nameOf(list[j])
-			return a < b || a == b && text(list[i]) < text(list[j])
+			return a < b || a == b && Text(list[i]) < Text(list[j])
 		})
 	}
 	// A list of others' alone is as one that is empty; kmsg reads that as none.
@@ -329,7 +353,7 @@ func nameOf(v any) string {
 	}
 	for _, n := range append(slices.Clone(names), "Partition") {
 		if name, ok := m[n]; ok {
-			return text(name)
+			return Text(name)
 		}
 	}
 	return ""
@@ -337,8 +361,8 @@ func nameOf(v any) string {
 
 // foreign says that a list's element is of another sequence, or of one of the
 // topics that the servers keep for themselves in a list of what lies on disk.
-func (n *normaliser) foreign(e reflect.Value, list string) bool {
-	if e.Kind() != reflect.Struct {
+func (n *Normaliser) foreign(e reflect.Value, list string) bool {
+	if n.Run == "" || e.Kind() != reflect.Struct {
 		return false
 	}
 	for _, f := range namesOf(e.Type()) {
@@ -353,7 +377,7 @@ func (n *normaliser) foreign(e reflect.Value, list string) bool {
 		if list == "DescribeLogDirsResponseDir.Topics" && strings.HasPrefix(s, "__") {
 			return true
 		}
-		if strings.HasPrefix(s, n.run) && !strings.HasPrefix(s, n.own) {
+		if strings.HasPrefix(s, n.Run) && !strings.HasPrefix(s, n.own) {
 			return true
 		}
 	}
@@ -364,7 +388,7 @@ func (n *normaliser) foreign(e reflect.Value, list string) bool {
 func byKey(list []any, key string) (map[string]any, bool) {
 	m := map[string]any{}
 	for _, e := range list {
-		k := text(e.(map[string]any)[key])
+		k := Text(e.(map[string]any)[key])
 		if _, twice := m[k]; twice {
 			return nil, false
 		}
@@ -374,8 +398,8 @@ func byKey(list []any, key string) (map[string]any, bool) {
 }
 
 // moment is a time in milliseconds: "now" stands for all near the present.
-func (n *normaliser) moment(ms int64) any {
-	if d := n.now.Sub(time.UnixMilli(ms)).Abs(); d < time.Hour {
+func (n *Normaliser) moment(ms int64) any {
+	if d := n.Now.Sub(time.UnixMilli(ms)).Abs(); d < time.Hour {
 		return "<now>"
 	}
 	return ms
@@ -395,7 +419,7 @@ func sentence(v reflect.Value) any {
 	return "<text>"
 }
 
-func (n *normaliser) identity(k kind, v reflect.Value) any {
+func (n *Normaliser) identity(k Kind, v reflect.Value) any {
 	if v.Kind() == reflect.Pointer {
 		if v.IsNil() {
 			return nil
@@ -418,7 +442,8 @@ func (n *normaliser) identity(k kind, v reflect.Value) any {
 	return unnumbered{k, value}
 }
 
-func text(v any) string {
+// Text is a value as JSON.
+func Text(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return err.Error()
