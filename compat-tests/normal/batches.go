@@ -80,7 +80,7 @@ func (n *Normaliser) Batches(v reflect.Value) any {
 		if attributes&deleteHorizon != 0 {
 			// The cleaner's clock is the base of the records' times (KIP-534).
 			base := int64(binary.BigEndian.Uint64(one[27:]))
-			m["first time"] = fmt.Sprintf("<a horizon in %.0f min>", time.UnixMilli(base).Sub(n.Now).Minutes())
+			m["first time"] = fmt.Sprintf("<a horizon in %.0f h>", time.UnixMilli(base).Sub(n.Now).Hours())
 			if plain, ok := n.timed(records, base); ok {
 				records = plain
 			}

@@ -10,6 +10,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
+// unhurried is for how many milliseconds members may be silent, and others wait for
+// them: longer than a sequence takes, with restarts on a machine that does much else.
+const unhurried = 600000
+
 // shortRebalance is when the rebalance of some groups runs out.
 const shortRebalance = 1500 * time.Millisecond
 
@@ -73,7 +77,7 @@ func joining(s *side, client, mode string, static bool, of grouping, number int,
 	m := s.member(client)
 	r := kmsg.NewPtrJoinGroupRequest()
 	r.Group, r.MemberID, r.InstanceID, r.ProtocolType = s.name(classicGroup), m.id, instance(client, static), of.kind
-	r.SessionTimeoutMillis, r.RebalanceTimeoutMillis = 60000, 60000
+	r.SessionTimeoutMillis, r.RebalanceTimeoutMillis = unhurried, unhurried
 	if reason != "" {
 		r.Reason = &reason
 	}
