@@ -25,6 +25,8 @@ import (
 var properties = map[string]string{
 	"node.id": "1", "num.partitions": "1", "file.delete.delay.ms": "1000", "log.flush.start.offset.checkpoint.interval.ms": fmt.Sprint(startOffsets.Milliseconds()),
 	"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "100", "group.max.size": "4",
+	// As many sequences as are played at once, and those of some minutes before them, have their fetch sessions.
+	"max.incremental.fetch.session.cache.slots": "10000",
 	// Logs are cleaned, and old records go, when a sequence says so.
 	"log.cleaner.backoff.ms": "100", "log.cleaner.min.cleanable.ratio": "1", "log.retention.ms": "-1",
 	// What is due from time to time is due at a start, or when servers tidy up. Where
