@@ -92,10 +92,12 @@ func (t *turn) join(q machine.Request, r *kmsg.JoinGroupRequest) {
 	}
 	switch {
 	case !now.accepts(r.MemberID, t.m.c.MaxSize):
+		// It is out, also if it was only promised an id. As in Kafka that does not end
+		// the join phase, though nobody may be missing from it any more.
 		if i := now.index(r.MemberID); i >= 0 {
-			l := t.edit(r.Group)
-			t.expel(l, []int{i}, unknownMemberID)
-			t.membersLeft(r.Group, l)
+			t.expel(t.edit(r.Group), []int{i}, unknownMemberID)
+		} else if i := now.pendingIndex(r.MemberID); i >= 0 {
+			t.edit(r.Group).dropPending(i)
 		}
 		fail(groupMaxSizeReached, "")
 		return
@@ -295,6 +297,11 @@ func (j *joiner) replaceStatic(l *live, i int) {
 	t.answerSync(m, fencedInstanceID)
 	if l.leader == m.id {
 		l.leader = j.id
+	}
+	if m.pendingSync && l.state == stable {
+		// Kafka goes on waiting for the id's sync, which nobody can send any more.
+		m.pendingSync = false
+		l.unsynced++
 	}
 	m.id = j.id
 	m.isNew = false

@@ -50,6 +50,9 @@ type live struct {
 
 	joinAt time.Time // the end of the join phase; zero outside it
 	syncAt time.Time // when members that have not synced are dropped; zero: none
+	// unsynced counts ids that static members gave up in Stable before they had
+	// synced: the group rebalances at syncAt for each of them, too.
+	unsynced int
 
 	// subscribed is what the members of a consumer group read; nil when that is
 	// not known.

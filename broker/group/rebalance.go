@@ -25,7 +25,7 @@ func (t *turn) prepare(id string, l *live) {
 			t.answerSync(m, rebalanceInProgress)
 		}
 	}
-	l.syncAt = time.Time{}
+	l.syncAt, l.unsynced = time.Time{}, 0
 	l.initial = l.state == empty
 	l.newMembers = false
 	l.to(preparingRebalance, t.now)
@@ -203,7 +203,7 @@ func (t *turn) syncDue(id string, l *live) {
 		}
 	}
 	t.expel(l, away, unknownMemberID)
-	if len(away) > 0 {
+	if len(away)+l.unsynced > 0 {
 		t.prepare(id, l)
 	}
 }

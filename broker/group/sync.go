@@ -113,6 +113,9 @@ func (t *turn) syncCompleting(q machine.Request, r *kmsg.SyncGroupRequest) {
 
 // maybeAllSynced stops waiting for syncs when there are none to come.
 func (l *live) maybeAllSynced() {
+	if l.unsynced > 0 {
+		return
+	}
 	for _, m := range l.members {
 		if m.pendingSync {
 			return

@@ -299,6 +299,9 @@ func audit(m *Machine, open map[machine.Ticket]bool) error {
 }
 
 func allSynced(l *live) bool {
+	if l.unsynced > 0 {
+		return false
+	}
 	for _, m := range l.members {
 		if m.pendingSync {
 			return false

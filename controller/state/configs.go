@@ -233,8 +233,8 @@ func changed(scope config.Scope, kind image.ResourceType, c change, current *ima
 		return nil, nil
 	case config.OpAppend, config.OpSubtract:
 		k, _ := config.Find(scope, c.key)
-		if kind == image.ClientMetricsResource {
-			k = nil // Kafka knows of no lists in subscriptions here
+		if kind == image.ClientMetricsResource || kind == image.GroupResource {
+			k = nil // Kafka knows lists of topics and brokers only here
 		}
 		base, set := current.Get(c.key)
 		if !set && k != nil && !k.Null && !k.Required {
