@@ -18,7 +18,7 @@ func (t *turn) describe(q machine.Request, r *kmsg.DescribeGroupsRequest) {
 	for _, id := range r.Groups {
 		out := kmsg.NewDescribeGroupsResponseGroup()
 		out.Group = id
-		l := t.look(id)
+		l := t.m.seen(id)
 		if l == nil {
 			out.State = dead
 			if r.Version >= 6 {
@@ -63,8 +63,8 @@ func (t *turn) list(q machine.Request, r *kmsg.ListGroupsRequest) {
 	resp := kmsg.NewPtrListGroupsResponse()
 	resp.Version = r.Version
 	for _, id := range t.m.sortedIDs() {
-		l := t.m.groups[id].live
-		if !among(r.StatesFilter, l.state.String()) || !among(r.TypesFilter, classicType) {
+		l := t.m.seen(id)
+		if l == nil || !among(r.StatesFilter, l.state.String()) || !among(r.TypesFilter, classicType) {
 			continue
 		}
 		out := kmsg.NewListGroupsResponseGroup()

@@ -105,6 +105,11 @@ type group struct {
 
 	live *live // nil while loading
 
+	// seenFrom is the machine's seq from which reads see it. A group that was made
+	// without a record is not seen before the shard's next record, whatever that is
+	// of: Kafka reads groups as they were when the last record was committed.
+	seenFrom uint64
+
 	due   time.Time // not later than the first thing due in live
 	index int       // in timers; -1 outside
 }
@@ -126,6 +131,14 @@ func (m *Machine) ensure(id string) *group {
 		m.groups[id] = g
 	}
 	return g
+}
+
+// seen is the soft state of a group as reads see it; nil if they see none.
+func (m *Machine) seen(id string) *live {
+	if g := m.groups[id]; g != nil && g.seenFrom <= m.seq {
+		return g.live
+	}
+	return nil
 }
 
 func (m *Machine) remove(g *group) {

@@ -126,10 +126,10 @@ func (t *turn) commit(q machine.Request, r *kmsg.OffsetCommitRequest) {
 			}
 		}
 	}
-	if code == none && len(t.d.Records) == 0 {
+	if code == none && len(t.d.Records) == 0 && t.m.groups[r.Group] == nil {
 		// Nothing was stored, yet a group that was not there is from now on, in
-		// memory only, as one whose first member has not come back with its id.
-		t.m.ensure(r.Group)
+		// memory only.
+		t.m.ensure(r.Group).seenFrom = t.m.seq + 1
 	}
 	t.committed(q.Ticket, r.Group, resp)
 }

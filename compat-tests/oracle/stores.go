@@ -134,6 +134,33 @@ func (s *side) sweepable(topic string) bool {
 		(is["min.compaction.lag.ms"] == "0" || is["message.timestamp.type"] == "CreateTime") && is["retention.ms"] == "-1" && is["retention.bytes"] == "-1"
 }
 
+// rolled has a segment begin with a record; false: configs do not let it in.
+func (p *Play) rolled(topic string, index int32) bool {
+	for range 2 { // the first may fit into the last segment
+		b := batch.New("")
+		b.Records[0].Key, b.Records[0].Value = []byte("roll"), sweepValue
+		x := p.ask("writer", pick{from: 3}, "a record to begin a segment", func(s *side) kmsg.Request { return producing(s, -1, written{topic, index, b}) })
+		if x == nil || p.over {
+			return false
+		}
+		for j := range p.Sides {
+			r, ok := x.out[j].Response.(*kmsg.ProduceResponse)
+			if !ok || len(r.Topics) != 1 || r.Topics[0].Partitions[0].ErrorCode != 0 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// partitionsOf is how many partitions a topic of the family has.
+func partitionsOf(topic string) int32 {
+	if topic == compacted {
+		return 1
+	}
+	return 2
+}
+
 // swept writes the three records and waits; false: to no avail.
 func (p *Play) swept(index int32) bool {
 	var first [2]int64
