@@ -208,7 +208,7 @@ func (g *gen) retain() Step {
 	set := g.retention()
 	what := fmt.Sprintf("retain %s by %q", topic, set)
 	return Step{Text: what, Do: func(p *Play) {
-		if s := p.kafka(); s.versed.packed[s.name(topic)] {
+		if s := p.kafka(); s.versed.Packed[s.name(topic)] {
 			// How much there is, and where segments end, is each server's own then, but
 			// for what lies before a record that begins one.
 			for i := range partitionsOf(topic) {

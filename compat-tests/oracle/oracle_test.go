@@ -33,7 +33,7 @@ var properties = map[string]string{
 	// logs begin is written down from the start on.
 	"log.initial.task.delay.ms": "300", "log.retention.check.interval.ms": hourly, "offsets.retention.check.interval.ms": hourly,
 	"producer.id.expiration.check.interval.ms": hourly, "producer.id.expiration.ms": "10800000",
-	"offsets.topic.num.partitions": fmt.Sprint(offsetsPartitions), "offsets.topic.replication.factor": "1",
+	"offsets.topic.num.partitions": "4", "offsets.topic.replication.factor": "1",
 	"transaction.state.log.num.partitions": "4", "transaction.state.log.replication.factor": "1", "transaction.state.log.min.isr": "1",
 	"share.coordinator.state.topic.num.partitions": "4", "share.coordinator.state.topic.replication.factor": "1", "share.coordinator.state.topic.min.isr": "1",
 }

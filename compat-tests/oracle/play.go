@@ -14,9 +14,6 @@ import (
 	"millrace/compat-tests/normal"
 )
 
-// offsetsPartitions is how many partitions both servers keep groups in.
-const offsetsPartitions = 4
-
 const (
 	ours   = 0
 	kafkas = 1

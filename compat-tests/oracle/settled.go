@@ -2,10 +2,8 @@ package oracle
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"sync"
-	"unicode/utf16"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -27,7 +25,7 @@ func (p *Play) stir(group string) {
 	for i := 0; !p.over; i++ {
 		// To the others' lists as to this play's own it is of another sequence.
 		name := fmt.Sprintf("orc-stir-%s%d", p.kafka().prefix, i)
-		if shardOf(name) != shardOf(group) {
+		if offsetsPartition(name) != offsetsPartition(group) {
 			continue
 		}
 		for _, s := range p.Sides {
@@ -37,15 +35,6 @@ func (p *Play) stir(group string) {
 		}
 		return
 	}
-}
-
-// shardOf is the partition of __consumer_offsets that keeps a group.
-func shardOf(group string) uint32 {
-	h := int32(0)
-	for _, c := range utf16.Encode([]rune(group)) {
-		h = 31*h + int32(c)
-	}
-	return uint32(h) & math.MaxInt32 % offsetsPartitions
 }
 
 // stir makes a group and deletes it: two records of its shard.
