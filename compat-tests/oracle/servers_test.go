@@ -190,9 +190,24 @@ func port(addr string) int {
 	return n
 }
 
+// startsAreKept waits until where logs start has been written down once more, from
+// begin to end: Kafka does that from time to time, and a busy machine takes longer.
+func (k *apacheKafka) startsAreKept() {
+	writes, last := 0, time.Now()
+	for begun := last; writes < 2 && time.Since(begun) < 30*time.Second; time.Sleep(startOffsets / 10) {
+		files, _ := filepath.Glob(filepath.Join(k.options.Dir, "*", "log-start-offset-checkpoint"))
+		for _, f := range files {
+			if at, err := os.Stat(f); err == nil && at.ModTime().After(last) {
+				writes, last = writes+1, at.ModTime()
+			}
+		}
+	}
+}
+
 func (k *apacheKafka) end(kill bool) error {
 	k.followed(0)
 	if kill {
+		k.startsAreKept()
 		k.server.Kill()
 	} else {
 		k.server.Stop()
