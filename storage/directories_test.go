@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -248,4 +249,51 @@ func TestNoDirectoryLeft(t *testing.T) {
 	}
 	h.fs.Refuse(nil)
 	h.open()
+}
+
+// Opening many logs is told of while it goes on, directory by directory, and at its end.
+func TestLongOpeningIsToldOf(t *testing.T) {
+	h := newHouse(t)
+	var list []Wanted
+	for i := range int32(4) {
+		h.add(h.log("t", 1, i), 5)
+		list = append(list, Wanted{Topic: "t", ID: [16]byte{1}, Partition: i, Config: log.DefaultConfig})
+	}
+	size := h.s.logs[partitionKey{"t", 0}].log.Size()
+	h.fs.Kill()
+	for step, want := range map[time.Duration]string{
+		time.Nanosecond: "logs are open: logs 4 failed 0 bytes read all\n",
+		6 * time.Second: "logs are being opened: dir /data done 1 of 4 bytes read 1\nlogs are being opened: dir /data done 2 of 4 bytes read 2\n" +
+			"logs are being opened: dir /data done 3 of 4 bytes read 3\nlogs are being opened: dir /data done 4 of 4 bytes read 4\nlogs are open: logs 4 failed 0 bytes read all\n",
+	} {
+		core, lines := observer.New(zap.InfoLevel)
+		var clock atomic.Int64
+		s, err := Open(StoreOptions{Dirs: h.dirs, FS: h.fs, NodeID: 1, Logger: zap.New(core), Now: func() time.Time { return h.clock.Add(time.Duration(clock.Add(int64(step)))) }})
+		h.ok(err)
+		s.OpenLogs(list, 1)
+		told := ""
+		for _, l := range lines.All() {
+			if !strings.HasPrefix(l.Message, "logs are ") {
+				continue
+			}
+			told += l.Message + ":"
+			fields := l.ContextMap()
+			for _, key := range []string{"dir", "logs", "done", "of", "failed", "bytes read"} {
+				v, ok := fields[key]
+				if n, is := v.(int64); is && key == "bytes read" {
+					if v = n / size; n == 4*size && fields["logs"] != nil {
+						v = "all"
+					}
+				}
+				if ok {
+					told += fmt.Sprint(" ", key, " ", v)
+				}
+			}
+			told += "\n"
+		}
+		if told != want {
+			t.Errorf("told:\n%swant:\n%s", told, want)
+		}
+		h.ok(s.Close(false))
+	}
 }

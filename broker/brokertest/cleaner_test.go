@@ -72,6 +72,14 @@ func with(configs map[string]string, more ...string) map[string]string {
 func TestCompactionConfigs(t *testing.T) {
 	const whole = "0:a=1 1:b=1 2:a=2 3:x=1"
 	levels(t, []effect{
+		{topic: "cleanup.policy", broker: "log.cleanup.policy", value: "compact,delete", beside: map[string]string{"internal.segment.bytes": "80", "retention.ms": "3600000"},
+			see: func(s *shown) string {
+				s.put("a=1", "b=1", "a=2", "x=1")
+				time.Sleep(time.Minute)
+				early := s.held()
+				time.Sleep(2 * time.Hour)
+				return early + ", then " + s.left()
+			}, without: whole + ", then 0 left", with: "1:b=1 2:a=2 3:x=1, then 0 left"},
 		{topic: "min.cleanable.dirty.ratio", broker: "log.cleaner.min.cleanable.ratio", value: "0.9", beside: tight,
 			see: func(s *shown) string {
 				s.put("a=1", "b=1", "a=2", "x=1")

@@ -200,6 +200,18 @@ func TestRetentionConfigs(t *testing.T) {
 				time.Sleep(10 * time.Minute)
 				return s.left()
 			}, without: "0 left", with: "3 left"},
+		// Without a policy nothing goes by time or size, and what is below the log start goes all the same.
+		{topic: "cleanup.policy", broker: "log.cleanup.policy", value: "", beside: map[string]string{"retention.ms": "1000", "retention.bytes": "200", "internal.segment.bytes": "200"},
+			see: func(s *shown) string {
+				s.fill(6, 100)
+				time.Sleep(10 * time.Minute)
+				early := s.left() + " in " + s.segments()
+				if _, err := s.adm.DeleteRecords(context.Background(), kadm.Offsets{"events": {0: {Topic: "events", At: 2}}}); err != nil {
+					s.Fatal(err)
+				}
+				time.Sleep(10 * time.Minute)
+				return early + ", then in " + s.segments()
+			}, without: "0 left in 1 segments, then in 1 segments", with: "6 left in 6 segments, then in 4 segments"},
 		{topic: "file.delete.delay.ms", broker: "log.segment.delete.delay.ms", value: "600000", beside: map[string]string{"retention.ms": "1000"},
 			see: func(s *shown) string {
 				s.fill(1, 100)

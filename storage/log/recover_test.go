@@ -2,8 +2,12 @@ package log
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"millrace/storage/batch"
 	"millrace/storage/disktest"
@@ -159,5 +163,66 @@ func TestRecoveryForgetsOldProducers(t *testing.T) {
 	}
 	if end := l.End(); end != 3 {
 		t.Errorf("the log ends at %d, not 3", end)
+	}
+}
+
+// TestRecoveryTells: who runs a broker learns how far a long recovery has come, and how much the cut of a tail took away,
+// what could still be read included.
+func TestRecoveryTells(t *testing.T) {
+	x := newLived(t)
+	x.add(20)
+	x.ok(x.log.Roll())
+	x.add(5)
+	at := x.log.active.size
+	x.add(15)
+	size := x.bytes / 40 // of a batch
+	x.ok(x.log.Roll())
+	x.add(20)
+	x.ok(x.log.Roll())
+	x.fs.Kill()
+	name := x.o.Dir + "/" + fileName(20, suffixLog)
+	b := x.fs.Bytes(name)
+	b[at+80] ^= 1
+	x.fs.Put(name, b)
+
+	clock, step := time.UnixMilli(20_000), time.Duration(0)
+	x.o.Now = func() time.Time { clock = clock.Add(step); return clock }
+	for _, c := range []struct {
+		step time.Duration
+		cut  bool
+		want []string
+	}{
+		{time.Nanosecond, true, []string{fmt.Sprintf("log was cut at the first bad batch: offset 25 position %d bytes %d readable batches 34", at, 35*size)}},
+		{6 * time.Second, false, []string{
+			"log is being recovered: segments done 0 of 2 bytes read 0",
+			fmt.Sprintf("log is being recovered: segments done 1 of 2 bytes read %d", 20*size),
+		}},
+	} {
+		core, lines := observer.New(zap.InfoLevel)
+		x.o.Logger, step = zap.New(core), c.step
+		r, _ := x.open(false)
+		if (r.Cut != nil) != c.cut || x.log.end != 25 {
+			t.Fatalf("it ends at %d: %+v", x.log.end, r)
+		}
+		if c.cut && (r.Cut.Offset != 25 || r.Cut.Position != at || r.Cut.Bytes != 35*size || r.Cut.Batches != 34) {
+			t.Errorf("%+v", *r.Cut)
+		}
+		var told []string
+		for _, l := range lines.All() {
+			text, fields := l.Message+":", l.ContextMap()
+			if fields["log"] != x.o.Dir {
+				t.Errorf("%q is of the log %v", l.Message, fields["log"])
+			}
+			for _, key := range []string{"segments done", "of", "offset", "position", "bytes", "readable batches", "bytes read"} {
+				if v, ok := fields[key]; ok {
+					text += fmt.Sprint(" ", key, " ", v)
+				}
+			}
+			told = append(told, text)
+		}
+		if got, want := strings.Join(told, "\n"), strings.Join(c.want, "\n"); got != want {
+			t.Errorf("told:\n%s\nwant:\n%s", got, want)
+		}
+		x.fs.Kill()
 	}
 }
