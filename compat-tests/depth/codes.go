@@ -42,6 +42,7 @@ var named = map[int16]map[int16]string{
 	},
 	8: { // OffsetCommit
 		0: "", 3: "", 12: "", 22: "", 25: "", 27: "", 69: "", 82: "", 100: "",
+		-1: "needs hundreds of partitions in one commit, with all the metadata that they may have",
 		14: aFreshStart, 15: aFreshStart, 16: anotherBroker, 24: aNullName, 28: neverAnswered, 29: anAuthorizer, 30: anAuthorizer, 35: consumers, 113: consumers,
 	},
 	9: { // OffsetFetch
@@ -50,7 +51,7 @@ var named = map[int16]map[int16]string{
 	},
 	10: { // FindCoordinator
 		0: "", 42: "",
-		15: aFreshStart, 30: anAuthorizer, 53: anAuthorizer,
+		15: aFreshStart, 30: anAuthorizer, 31: anAuthorizer, 53: anAuthorizer,
 	},
 	11: { // JoinGroup
 		0: "", 23: "", 24: "", 25: "", 26: "", 79: "", 81: "", 82: "",
@@ -65,7 +66,7 @@ var named = map[int16]map[int16]string{
 		14: aFreshStart, 15: aFreshStart, 16: anotherBroker, 30: anAuthorizer,
 	},
 	14: { // SyncGroup
-		0: "", 22: "", 23: "", 24: "", 25: "", 27: "", 82: "",
+		-1: "", 0: "", 22: "", 23: "", 24: "", 25: "", 27: "", 82: "",
 		14: aFreshStart, 15: aFreshStart, 16: anotherBroker, 30: anAuthorizer,
 	},
 	15: { // DescribeGroups
@@ -99,11 +100,11 @@ var named = map[int16]map[int16]string{
 		0: "", 3: "", 74: "", 75: "",
 		6: anotherBroker, 29: anAuthorizer,
 	},
-	29: {31: anAuthorizer, 54: ""},                       // DescribeAcls
-	30: {-1: anAuthorizer, 42: anAuthorizer, 54: ""},     // CreateAcls
-	31: {31: anAuthorizer, 42: anAuthorizer, 54: ""},     // DeleteAcls
-	32: {0: "", 3: "", 17: "", 42: "", 29: anAuthorizer}, // DescribeConfigs
-	33: {0: "", 3: "", 40: "", 42: "", 29: anAuthorizer}, // AlterConfigs
+	29: {31: anAuthorizer, 54: ""},                                                           // DescribeAcls
+	30: {-1: anAuthorizer, 42: anAuthorizer, 54: ""},                                         // CreateAcls
+	31: {31: anAuthorizer, 42: anAuthorizer, 54: ""},                                         // DeleteAcls
+	32: {0: "", 3: "", 17: "", 42: "", 29: anAuthorizer, 30: anAuthorizer, 31: anAuthorizer}, // DescribeConfigs
+	33: {0: "", 3: "", 40: "", 42: "", 29: anAuthorizer, 30: anAuthorizer, 31: anAuthorizer}, // AlterConfigs
 	34: {0: "", 3: "", 57: "", 31: anAuthorizer, 56: aBadDisk},
 	35: {0: "", 31: anAuthorizer, 56: aBadDisk}, // DescribeLogDirs
 	37: { // CreatePartitions
@@ -116,26 +117,26 @@ var named = map[int16]map[int16]string{
 	},
 	43: { // ElectLeaders
 		0: "", 3: "", 42: "", 84: "",
-		80: anotherBroker, 83: anotherBroker,
+		31: anAuthorizer, 80: anotherBroker, 83: anotherBroker,
 	},
-	44: {-1: "", 0: "", 3: "", 40: "", 42: "", 29: anAuthorizer}, // IncrementalAlterConfigs
-	45: {0: "", 3: "", 39: "", 85: "", 38: anotherBroker},        // AlterPartitionReassignments
-	46: {0: ""},                                                  // ListPartitionReassignments
+	44: {-1: "", 0: "", 3: "", 40: "", 42: "", 29: anAuthorizer, 30: anAuthorizer, 31: anAuthorizer}, // IncrementalAlterConfigs
+	45: {0: "", 3: "", 39: "", 85: "", 31: anAuthorizer, 38: anotherBroker},                          // AlterPartitionReassignments
+	46: {0: "", 31: anAuthorizer},                                                                    // ListPartitionReassignments
 	47: { // OffsetDelete
 		0: "", 3: "", 69: "", 86: "",
 		14: aFreshStart, 16: anotherBroker, 29: anAuthorizer, 30: anAuthorizer,
 	},
-	55: {0: "", 3: ""},                                                                                                 // DescribeQuorum
-	57: {0: "", 95: ""},                                                                                                // UpdateFeatures
+	55: {0: "", 3: "", 31: anAuthorizer},                                                                               // DescribeQuorum
+	57: {0: "", 31: anAuthorizer, 95: ""},                                                                              // UpdateFeatures
 	60: {0: "", 114: "", 115: "", 42: "needs version 0 on a controller's listener; compat-tests/frames speaks to one"}, // DescribeCluster
 	61: { // DescribeProducers
 		0: "", 3: "", 17: "",
 		6: anotherBroker, 29: anAuthorizer,
 	},
-	64: {0: anotherBroker, 102: ""}, // UnregisterBroker
+	64: {0: anotherBroker, 31: anAuthorizer, 102: ""}, // UnregisterBroker
 	71: {0: "", 89: ""},
 	72: {0: "", 42: "", 76: "", 87: "needs a plugin that takes metrics, which Apache Kafka does not bring along", 89: "", 117: "", 118: ""},
-	74: {0: "", 35: ""}, // ListConfigResources
+	74: {0: "", 31: anAuthorizer, 35: ""}, // ListConfigResources
 	75: {0: "", 3: "", 17: "", 42: "", 29: anAuthorizer},
 }
 

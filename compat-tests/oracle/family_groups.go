@@ -86,7 +86,7 @@ func (g *gen) joinIn(v pick, client, mode string) Step {
 }
 
 func (g *gen) sync() Step {
-	mode := oneOf(g.Rand, "usual", "usual", "usual", "usual", "usual", "usual", "old generation", "next generation", "another protocol", "another type", "null protocol", "unknown id", "assignments of nobody", "as a leader", "empty group")
+	mode := oneOf(g.Rand, "usual", "usual", "usual", "usual", "usual", "usual", "old generation", "next generation", "another protocol", "another type", "null protocol", "unknown id", "assignments of nobody", "as a leader", "empty group", "too large an assignment")
 	return g.syncOf(oneOf(g.Rand, clients...), mode)
 }
 
@@ -125,7 +125,11 @@ func (g *gen) syncOf(client, mode string) Step {
 			if leads {
 				for _, c := range clients {
 					if o := s.members[c]; o != nil && o.id != "" && (number%5 != 0 || c == client) {
-						r.GroupAssignment = append(r.GroupAssignment, kmsg.SyncGroupRequestGroupAssignment{MemberID: o.id, MemberAssignment: []byte(fmt.Sprint(c, number))})
+						what := []byte(fmt.Sprint(c, number))
+						if mode == "too large an assignment" {
+							what = make([]byte, tooLarge)
+						}
+						r.GroupAssignment = append(r.GroupAssignment, kmsg.SyncGroupRequestGroupAssignment{MemberID: o.id, MemberAssignment: what})
 					}
 				}
 			}

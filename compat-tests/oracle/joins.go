@@ -14,6 +14,9 @@ import (
 // them: longer than a sequence takes, with restarts on a machine that does much else.
 const unhurried = 600000
 
+// tooLarge is larger than a record of __consumer_offsets may be.
+const tooLarge = 1100000
+
 // shortRebalance is when the rebalance of some groups runs out.
 const shortRebalance = 1500 * time.Millisecond
 
