@@ -104,7 +104,7 @@ func checkFrames(t *testing.T, stream []byte, max int, sizes func() int) {
 	}
 }
 
-// firstOf reads a stream's first bytes as a firstReader does those of a connection.
+// firstOf reads a stream's first bytes as a socketReader does those of a connection.
 func firstOf(src io.Reader) func(class int8) (*buffer, int, error) {
 	return func(class int8) (*buffer, int, error) {
 		b := getClass(class)

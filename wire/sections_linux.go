@@ -10,106 +10,197 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sendfileStep limits one sendfile call.
+// sendfileStep limits one sendfile call that the scheduler knows of.
 const sendfileStep = 1 << 30
 
-// sysSendfile is unix.Sendfile; tests count through it.
-var sysSendfile = unix.Sendfile
+// sysSendfile is for what may have to be read from the disk first, sysSendCached
+// for what is in the page cache; tests count through them.
+var (
+	sysSendfile   = unix.Sendfile
+	sysSendCached = directSendfile
+)
 
-// fileSender sends file bytes from the page cache to a TCP socket, preceded by
-// bytes that wait in the socket for them (MSG_MORE), so that header and records
-// share segments.
-type fileSender struct {
+// iovecs are what one gathered write is made of.
+type iovecs [16]unix.Iovec
+
+// socketWriter writes to a TCP connection: bytes, and parts of files, which go
+// from the page cache to the socket. Bytes before a part of a file wait in the
+// socket for it (MSG_MORE), so that header and records share segments.
+type socketWriter struct {
 	raw      syscall.RawConn
 	step     func(fd uintptr) bool
 	progress func()
 	disk     gate
 
+	// cork is whether more of the reply follows: what is sent meanwhile does not go
+	// out, each part with a wake-up of the peer, before there is a whole segment.
+	cork, corked bool
+
 	pieces [][]byte
+	iov    *iovecs
 	in     int
 	off    int64
 	left   int
 	err    error
 }
 
-func (o *output) canSendfile() bool {
+// canSend says whether send may be used.
+func (o *output) canSend() bool {
 	_, ok := o.nc.(*net.TCPConn)
 	return ok
 }
 
-// sendfile writes the pieces and then n bytes of the file from pos on, and
-// returns how many of those were sent.
-func (o *output) sendfile(pieces [][]byte, file *os.File, pos int64, n int) (int, error) {
-	f := o.files
-	if f == nil {
+// send writes what the sender has collected, and then n bytes of a file from pos
+// on, and returns how many of those were sent. Without a file n is 0.
+func (o *output) send(s *sender, file *os.File, pos int64, n int) (int, error) {
+	w := o.socket
+	if w == nil {
 		raw, err := o.nc.(*net.TCPConn).SyscallConn()
 		if err != nil {
-			return 0, fmt.Errorf("sending a section: %w", err)
+			return 0, fmt.Errorf("sending a reply: %w", err)
 		}
-		f = &fileSender{raw: raw, progress: o.progress, disk: o.disk}
-		f.step = f.run
-		o.files = f
+		w = &socketWriter{raw: raw, progress: o.progress, disk: o.disk}
+		w.step = w.run
+		o.socket = w
 	}
-	f.pieces, f.in, f.off, f.left, f.err = pieces, int(file.Fd()), pos, n, nil
-	err := f.raw.Write(f.step)
+	w.pieces, w.iov, w.in, w.off, w.left, w.err = s.vec, &s.iov, -1, pos, n, nil
+	w.cork = s.more && (file != nil || w.corked)
+	if file != nil {
+		w.in = int(file.Fd())
+	}
+	err := w.raw.Write(w.step)
 	runtime.KeepAlive(file)
-	f.pieces = nil
-	sent := n - f.left
-	o.counters.sendfileBytes.Add(int64(sent))
-	if f.err != nil {
-		err = f.err
+	w.pieces, w.iov = nil, nil
+	if w.err != nil {
+		err = w.err
 	}
+	sent := n - w.left
+	if file == nil {
+		return 0, err
+	}
+	o.counters.sendfileBytes.Add(int64(sent))
 	if err != nil {
 		return sent, fmt.Errorf("sending %d bytes of a section, after %d: %w", n, sent, err)
 	}
 	return sent, nil
 }
 
+// corked says whether something is held back until the reply's end.
+func (o *output) corked() bool { return o.socket != nil && o.socket.corked }
+
 // run does what the socket will take; false asks to be called again when it is
 // writable.
-func (f *fileSender) run(fd uintptr) bool {
-	for len(f.pieces) > 0 {
-		if len(f.pieces[0]) == 0 {
-			f.pieces = f.pieces[1:]
-			continue
+func (w *socketWriter) run(fd uintptr) bool {
+	if w.cork && !w.corked {
+		if w.setCork(int(fd)); w.err != nil {
+			return true
 		}
-		n, err := unix.SendmsgN(int(fd), f.pieces[0], nil, nil, unix.MSG_MORE|unix.MSG_NOSIGNAL)
+	}
+	if !w.sendAll(fd) {
+		return false
+	}
+	if w.err == nil && w.corked && !w.cork {
+		w.setCork(int(fd))
+	}
+	return true
+}
+
+func (w *socketWriter) setCork(fd int) {
+	if err := directSetsockopt(fd, unix.IPPROTO_TCP, unix.TCP_CORK, w.cork); err != nil {
+		w.err = os.NewSyscallError("setsockopt", err)
+		return
+	}
+	w.corked = w.cork
+}
+
+func (w *socketWriter) sendAll(fd uintptr) bool {
+	for len(w.pieces) > 0 {
+		vec, flags := w.gather()
+		if len(vec) == 0 {
+			break
+		}
+		n, err := directSendmsg(int(fd), vec, flags)
 		switch err {
 		case nil:
-			f.pieces[0] = f.pieces[0][n:]
-			f.progress()
+			w.took(n)
+			w.progress()
 		case unix.EINTR:
 		case unix.EAGAIN:
 			return false
 		default:
-			f.err = os.NewSyscallError("sendmsg", err)
+			w.err = os.NewSyscallError("sendmsg", err)
 			return true
 		}
 	}
-	for f.left > 0 {
-		f.disk.enter()
-		n, err := sysSendfile(int(fd), f.in, &f.off, min(f.left, sendfileStep))
-		f.disk.leave()
+	for w.left > 0 {
+		n, err := w.sendfile(int(fd))
 		if n > 0 {
-			f.left -= n
-			f.progress()
+			w.left -= n
+			w.progress()
 		}
 		switch err {
 		case nil:
 			if n == 0 {
-				f.err = errShortSection
+				w.err = errShortSection
 				return true
 			}
 		case unix.EINTR:
 		case unix.EAGAIN:
 			return false
 		case unix.EINVAL, unix.ENOSYS, unix.EOPNOTSUPP:
-			f.err = errNoSendfile
+			w.err = errNoSendfile
 			return true
 		default:
-			f.err = os.NewSyscallError("sendfile", err)
+			w.err = os.NewSyscallError("sendfile", err)
 			return true
 		}
 	}
 	return true
+}
+
+// sendfile sends what comes next of the file. A thread that waits for the disk
+// is one that others have to do without: it takes a place at the gate.
+func (w *socketWriter) sendfile(fd int) (int, error) {
+	if n := min(w.left, directSection); inMemory(w.in, w.off, n) {
+		return sysSendCached(fd, w.in, &w.off, n)
+	}
+	w.disk.enter()
+	defer w.disk.leave()
+	return sysSendfile(fd, w.in, &w.off, min(w.left, sendfileStep))
+}
+
+// gather fills the vector with pieces, and says whether more is to follow them.
+func (w *socketWriter) gather() (vec []unix.Iovec, flags int) {
+	k, bytes := 0, 0
+	more := w.left > 0
+	for _, p := range w.pieces {
+		if len(p) == 0 {
+			continue
+		}
+		if k == len(w.iov) || bytes == directStep {
+			more = true
+			break
+		}
+		n := min(len(p), directStep-bytes)
+		w.iov[k].Base = &p[0]
+		w.iov[k].SetLen(n)
+		k, bytes, more = k+1, bytes+n, more || n < len(p)
+	}
+	flags = unix.MSG_NOSIGNAL
+	if more {
+		flags |= unix.MSG_MORE
+	}
+	return w.iov[:k], flags
+}
+
+// took goes past n bytes of the pieces.
+func (w *socketWriter) took(n int) {
+	clear(w.iov[:]) // a pooled sender holds on to nothing
+	for len(w.pieces) > 0 && n >= len(w.pieces[0]) {
+		n -= len(w.pieces[0])
+		w.pieces = w.pieces[1:]
+	}
+	if n > 0 {
+		w.pieces[0] = w.pieces[0][n:]
+	}
 }

@@ -4,12 +4,17 @@ package wire
 
 import "os"
 
-// fileSender is for systems whose sendfile this package uses. Elsewhere sections
-// are read into a buffer and written.
-type fileSender struct{}
+// socketWriter and iovecs are for systems whose sendfile this package uses. Elsewhere
+// sections are read into a buffer, and all is written by package net.
+type (
+	socketWriter struct{}
+	iovecs       struct{}
+)
 
-func (o *output) canSendfile() bool { return false }
+func (o *output) canSend() bool { return false }
 
-func (o *output) sendfile([][]byte, *os.File, int64, int) (int, error) {
+func (o *output) corked() bool { return false }
+
+func (o *output) send(*sender, *os.File, int64, int) (int, error) {
 	return 0, errNoSendfile
 }

@@ -23,6 +23,10 @@ const (
 	// writeStep limits one Write call, so that a reader that is merely slow is
 	// seen to make progress before it counts as idle.
 	writeStep = 256 << 10
+	// directStep limits one call that Go's scheduler is not told of and that copies,
+	// directSection one that sends a part of a file, which is not copied.
+	directStep    = 256 << 10
+	directSection = 1 << 20
 )
 
 // A sender collects replies, in order, and writes them with as few system calls
@@ -33,10 +37,12 @@ type sender struct {
 	end    int
 	vec    [][]byte
 	n      int       // bytes collected
+	more   bool      // more of the reply follows what is collected
 	full   []*buffer // filled before buf, holding pieces not yet written
 	bodies []*Body
 	times  []timing    // of the requests answered here, where somebody observes
 	bufs   net.Buffers // what WriteTo consumes; here so that it is not allocated
+	iov    iovecs      // the like, where the socket is written to directly
 }
 
 var senderPool = sync.Pool{New: func() any { return new(sender) }}
@@ -98,6 +104,7 @@ func (s *sender) add(out *output, correlationID int32, tags bool, body *Body) er
 	}
 	for i := range body.chunks {
 		c := &body.chunks[i]
+		s.more = i < len(body.chunks)-1
 		var err error
 		if c.sec != nil {
 			err = s.section(out, c.sec)
@@ -107,6 +114,9 @@ func (s *sender) add(out *output, correlationID int32, tags bool, body *Body) er
 		if err != nil {
 			return err
 		}
+	}
+	if s.more = false; out.corked() {
+		return s.flush(out)
 	}
 	return nil
 }
@@ -145,7 +155,7 @@ func (s *sender) room(out *output) error {
 
 func (s *sender) section(out *output, sec Section) error {
 	n := sec.Len()
-	if n <= sectionCopyMax || !out.canSendfile() {
+	if n <= sectionCopyMax || !out.canSend() {
 		return s.copySection(out, sec, 0)
 	}
 	file, pos := sec.SysFile()
@@ -153,7 +163,7 @@ func (s *sender) section(out *output, sec Section) error {
 		return s.copySection(out, sec, 0)
 	}
 	s.cut()
-	sent, err := out.sendfile(s.vec, file, pos, n)
+	sent, err := out.send(s, file, pos, n)
 	s.written()
 	if errors.Is(err, errNoSendfile) {
 		return s.copySection(out, sec, sent)
@@ -189,7 +199,7 @@ func (s *sender) copySection(out *output, sec Section, from int) error {
 // flush writes what was collected.
 func (s *sender) flush(out *output) error {
 	s.cut()
-	if len(s.vec) == 0 {
+	if len(s.vec) == 0 && !out.corked() {
 		return nil
 	}
 	err := out.write(s)
@@ -214,10 +224,14 @@ type output struct {
 	progress func() // called whenever bytes were taken
 	counters *counters
 	disk     gate
-	files    *fileSender // made when the first section is sent
+	socket   *socketWriter // made when the first reply is sent
 }
 
 func (o *output) write(s *sender) error {
+	if o.canSend() {
+		_, err := o.send(s, nil, 0, 0)
+		return err
+	}
 	if len(s.vec) > 1 && s.n <= writeStep {
 		s.bufs = s.vec
 		n, err := s.bufs.WriteTo(o.nc)

@@ -370,7 +370,10 @@ func (s *Server) accept(ln *listener, from net.Listener, nc net.Conn) {
 	c := &connection{server: s, listener: ln, nc: nc}
 	c.changed.L = &c.mu
 	c.Conn = Conn{Listener: ln.name, Local: addrPort(nc.LocalAddr()), Remote: addrPort(nc.RemoteAddr()), Principal: Anonymous}
-	c.in = frameReader{src: nc, first: newFirstReader(nc), max: int(s.options.MaxRequestBytes), poison: s.options.PoisonBuffers, progress: c.received, grow: c.grow}
+	c.in = frameReader{src: nc, max: int(s.options.MaxRequestBytes), poison: s.options.PoisonBuffers, progress: c.received, grow: c.grow}
+	if r := newSocketReader(nc); r != nil {
+		c.in.src, c.in.first = r, r.first
+	}
 	c.out = output{nc: nc, progress: c.touch, counters: &s.counters, disk: s.disk}
 	c.Conn.ctx, c.cancelConn = context.WithCancelCause(context.Background())
 	// Not a child of the other: shut cancels both, and a parent keeps a map.

@@ -3,7 +3,6 @@ package wire
 import (
 	"context"
 	"net"
-	"syscall"
 	"testing"
 )
 
@@ -34,9 +33,9 @@ func overTCP(t *testing.T, s *Server) (nc net.Conn, end func()) {
 // together are too.
 func TestOneReadForEachRequest(t *testing.T) {
 	reads, read := 0, 0 // on the connection's goroutine, before its reply
-	defer func() { sysRead = syscall.Read }()
+	defer func() { sysRead = directRead }()
 	sysRead = func(fd int, p []byte) (int, error) {
-		n, err := syscall.Read(fd, p)
+		n, err := directRead(fd, p)
 		if n > 0 {
 			reads++
 			read += n
