@@ -125,7 +125,7 @@ func produce(s shape) figure {
 	f.telling = s.acks < 0 && (s.partitions == 1) == (s.conns == 1) && (s.value == 1024 || s.conns == 16)
 	f.run = func(r *run, p *peer.Peer) ([]measure, error) {
 		if p.Name == peer.Floor {
-			res, err := r.ingest(exchange, s.conns)
+			res, err := r.ingest(exchange, s.partitions, s.conns)
 			return throughput(res), err
 		}
 		var res raw.Result
@@ -148,7 +148,7 @@ func appendPath(kib int) figure {
 	f := figure{name: fmt.Sprintf("append/%dKiB", kib), without: []string{peer.Kfake}, profiled: true, telling: kib == 256}
 	f.run = func(r *run, p *peer.Peer) ([]measure, error) {
 		if p.Name == peer.Floor {
-			res, err := r.ingest(kib<<10, 1)
+			res, err := r.ingest(kib<<10, 1, 1)
 			return throughput(res), err
 		}
 		var res raw.Result
@@ -171,48 +171,58 @@ func readPath(kib int) figure {
 	f := figure{name: fmt.Sprintf("read/%dKiB", kib), without: []string{peer.Kfake}, profiled: true, telling: kib == 256}
 	f.run = func(r *run, p *peer.Peer) ([]measure, error) {
 		if p.Name == peer.Floor {
-			res, err := r.sent("sendfile", floor.Sendfile, kib<<10, kib<<10, 1)
+			res, err := r.sent("sendfile", floor.Sendfile, kib<<10, kib<<10, 1, 1)
 			return throughput(res), err
 		}
 		topic, full, err := r.full(p, 1024, 1, kib<<10, r.fill)
 		if err != nil {
 			return nil, err
 		}
-		res, err := raw.Fetching{Addr: p.Addr, Topic: topic, Partitions: 1, Bytes: kib << 10, Conns: 1, Ends: full.ends}.Run(r.over(p))
+		res, err := raw.Fetching{Addr: p.Addr, Topic: topic, Partitions: 1, Bytes: full.batch.Size(), Conns: 1, Ends: full.ends, Batch: full.batch}.Run(r.over(p))
 		return throughput(res), err
 	}
 	return f
 }
 
-// ingest is the floor of producing: receive, CRC32C, write.
-func (r *run) ingest(bytes, conns int) (raw.Result, error) {
-	return r.floorOf(fmt.Sprintf("receive+CRC+write/%dKiB/c%d", bytes>>10, conns), func(p *peer.Peer) (raw.Result, error) {
+// ingest is the floor of producing: receive, CRC32C, write, each part of a request
+// by itself.
+func (r *run) ingest(bytes, parts, conns int) (raw.Result, error) {
+	return r.floorOf(fmt.Sprintf("receive+CRC+write/%dKiB%s/c%d", bytes>>10, inParts(parts), conns), func(p *peer.Peer) (raw.Result, error) {
 		depth := 5
 		if bytes < stored {
 			depth = 1 // small requests are sent one at a time
 		}
-		res, _, err := raw.Producing{Addr: p.Addr, Topic: "floor", Partitions: 1, Batch: raw.NewBatch(1024, bytes, time.Now()),
+		res, _, err := raw.Producing{Addr: p.Addr, Topic: "floor", Partitions: parts, Batch: raw.NewBatch(1024, bytes/parts, time.Now()),
 			Acks: -1, Conns: conns, Depth: depth, Floor: floor.Ingest}.Run(r.over(p))
 		return res, err
 	})
 }
 
-// sent is a floor that answers from a file of such batches in one way.
-func (r *run) sent(name string, way floor.Kind, bytes, batch, conns int) (raw.Result, error) {
-	return r.floorOf(fmt.Sprintf("%s/%dKiB of %dKiB/c%d", name, bytes>>10, batch>>10, conns), func(p *peer.Peer) (raw.Result, error) {
-		return raw.Fetching{Addr: p.Addr, Topic: "floor", Partitions: 1, Bytes: bytes, Conns: conns, Floor: way, Batch: len(raw.NewBatch(1024, batch, time.Now()).Bytes)}.Run(r.over(p))
+func inParts(n int) string {
+	if n == 1 {
+		return ""
+	}
+	return fmt.Sprintf(" in %d", n)
+}
+
+// sent is a floor that answers with so many bytes, in parts, each from a file of
+// such batches, in one way.
+func (r *run) sent(name string, way floor.Kind, bytes, batch, parts, conns int) (raw.Result, error) {
+	return r.floorOf(fmt.Sprintf("%s/%dKiB%s of %dKiB/c%d", name, bytes>>10, inParts(parts), batch>>10, conns), func(p *peer.Peer) (raw.Result, error) {
+		b := raw.NewBatch(1024, batch, time.Now())
+		return raw.Fetching{Addr: p.Addr, Topic: "floor", Partitions: parts, Bytes: b.Whole(bytes / parts), Conns: conns, Floor: way, Batch: b}.Run(r.over(p))
 	})
 }
 
 // outgoing is the floor of fetching: of sendfile and a copy through a buffer the
 // one that is better, measure by measure.
-func (r *run) outgoing(bytes, batch, conns int) ([]measure, error) {
+func (r *run) outgoing(bytes, batch, parts, conns int) ([]measure, error) {
 	var best []measure
 	for _, way := range []struct {
 		name string
 		kind floor.Kind
 	}{{"sendfile", floor.Sendfile}, {"pread+write", floor.Pread}} {
-		res, err := r.sent(way.name, way.kind, bytes, batch, conns)
+		res, err := r.sent(way.name, way.kind, bytes, batch, parts, conns)
 		if err != nil {
 			return nil, err
 		}
@@ -235,7 +245,7 @@ func catchUp(s shape) figure {
 	f.telling = s == shape{1024, 1, 1, -1} || s == shape{100, 12, 16, -1}
 	f.run = func(r *run, p *peer.Peer) ([]measure, error) {
 		if p.Name == peer.Floor {
-			ms, err := r.outgoing(exchange, stored, s.conns)
+			ms, err := r.outgoing(exchange, stored, s.partitions, s.conns)
 			if err != nil {
 				return nil, err
 			}
@@ -245,7 +255,7 @@ func catchUp(s shape) figure {
 		if err != nil {
 			return nil, err
 		}
-		res, err := raw.Fetching{Addr: p.Addr, Topic: topic, Partitions: s.partitions, Bytes: exchange / s.partitions, Conns: s.conns, Ends: full.ends}.Run(r.over(p))
+		res, err := raw.Fetching{Addr: p.Addr, Topic: topic, Partitions: s.partitions, Bytes: full.batch.Whole(exchange / s.partitions), Conns: s.conns, Ends: full.ends, Batch: full.batch}.Run(r.over(p))
 		return throughput(res), err
 	}
 	return f
@@ -258,7 +268,7 @@ func tail(s shape) figure {
 	f := figure{name: fmt.Sprintf("fetch/tail/%s/p%d/c%d", s.size(), s.partitions, s.conns), profiled: true, telling: s.partitions == 1 && s.value == 1024 && s.conns == 1}
 	f.run = func(r *run, p *peer.Peer) ([]measure, error) {
 		if p.Name == peer.Floor {
-			ms, err := r.outgoing(stored, stored, s.conns)
+			ms, err := r.outgoing(stored, stored/s.partitions, s.partitions, s.conns)
 			if err != nil {
 				return nil, err
 			}
@@ -289,7 +299,7 @@ func tail(s shape) figure {
 func smallProduce(conns int) figure {
 	return figure{name: fmt.Sprintf("request/produce/1KiB/c%d", conns), telling: conns == 1, profiled: true, run: func(r *run, p *peer.Peer) ([]measure, error) {
 		if p.Name == peer.Floor {
-			res, err := r.ingest(1024, conns)
+			res, err := r.ingest(1024, 1, conns)
 			return requests(res), err
 		}
 		return r.small(p, conns, nil)
@@ -312,7 +322,7 @@ func (r *run) small(p *peer.Peer, conns int, configs map[string]string) ([]measu
 func smallFetch(conns int) figure {
 	return figure{name: fmt.Sprintf("request/fetch/1KiB/c%d", conns), telling: conns == 1, profiled: true, run: func(r *run, p *peer.Peer) ([]measure, error) {
 		if p.Name == peer.Floor {
-			ms, err := r.outgoing(1024, 1024, conns)
+			ms, err := r.outgoing(1024, 1024, 1, conns)
 			if err != nil {
 				return nil, err
 			}
@@ -322,7 +332,7 @@ func smallFetch(conns int) figure {
 		if err != nil {
 			return nil, err
 		}
-		res, err := raw.Fetching{Addr: p.Addr, Topic: topic, Partitions: 1, Bytes: 1024, Conns: conns, Ends: full.ends}.Run(r.over(p))
+		res, err := raw.Fetching{Addr: p.Addr, Topic: topic, Partitions: 1, Bytes: full.batch.Size(), Conns: conns, Ends: full.ends, Batch: full.batch}.Run(r.over(p))
 		return requests(res), err
 	}}
 }
@@ -346,7 +356,7 @@ func franzProduce(s shape) figure {
 	f.telling = s == shape{1024, 12, 1, -1}
 	f.run = func(r *run, p *peer.Peer) ([]measure, error) {
 		if p.Name == peer.Floor {
-			res, err := r.ingest(exchange, s.conns)
+			res, err := r.ingest(exchange, 1, s.conns)
 			return throughput(res)[:2], err
 		}
 		var res raw.Result
@@ -383,7 +393,7 @@ func franzConsume(s shape) figure {
 	f.telling = s == shape{1024, 12, 1, -1}
 	f.run = func(r *run, p *peer.Peer) ([]measure, error) {
 		if p.Name == peer.Floor {
-			ms, err := r.outgoing(exchange, stored, s.conns)
+			ms, err := r.outgoing(exchange, stored, 1, s.conns)
 			if err != nil {
 				return nil, err
 			}
@@ -407,7 +417,7 @@ func toolProduce(value int) figure {
 	s := shape{value, 12, 1, -1}
 	return figure{name: fmt.Sprintf("kafka-tools/produce/%s/p12", s.size()), run: func(r *run, p *peer.Peer) ([]measure, error) {
 		if p.Name == peer.Floor {
-			res, err := r.ingest(exchange, 1)
+			res, err := r.ingest(exchange, 1, 1)
 			return throughput(res)[:2], err
 		}
 		var res raw.Result
@@ -426,7 +436,7 @@ func toolConsume(value int) figure {
 	s := shape{value, 12, 1, -1}
 	return figure{name: fmt.Sprintf("kafka-tools/consume/%s/p12", s.size()), run: func(r *run, p *peer.Peer) ([]measure, error) {
 		if p.Name == peer.Floor {
-			ms, err := r.outgoing(exchange, stored, 1)
+			ms, err := r.outgoing(exchange, stored, 1, 1)
 			if err != nil {
 				return nil, err
 			}

@@ -106,8 +106,9 @@ func start(ctx context.Context, s settings, work string) (*run, error) {
 	// The floor makes the files that it sends when it is first asked for them.
 	w := r.over(r.peers[peer.Floor])
 	w.Ramp, w.Length = 0, time.Millisecond
-	for _, batch := range []int{1 << 10, stored, 64 << 10, 256 << 10, 1 << 20} {
-		load := raw.Fetching{Addr: r.peers[peer.Floor].Addr, Topic: "floor", Partitions: 1, Bytes: stored, Conns: 1, Floor: floor.Sendfile, Batch: len(raw.NewBatch(1024, batch, time.Now()).Bytes)}
+	for _, k := range []struct{ batch, parts int }{{1 << 10, 1}, {stored, 1}, {64 << 10, 1}, {256 << 10, 1}, {1 << 20, 1}, {stored, 12}, {stored / 12, 12}} {
+		b := raw.NewBatch(1024, k.batch, time.Now())
+		load := raw.Fetching{Addr: r.peers[peer.Floor].Addr, Topic: "floor", Partitions: k.parts, Bytes: b.Size(), Conns: 1, Floor: floor.Sendfile, Batch: b}
 		if _, err := load.Run(w); err != nil && !errors.Is(err, raw.ErrNothing) {
 			return nil, errors.Join(err, r.stop())
 		}

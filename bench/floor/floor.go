@@ -3,8 +3,13 @@
 // theirs tells what the protocol costs, and is comparable between machines as
 // the figure alone is not.
 //
-// One process serves them all on one port. A connection's first nine bytes say
-// what it is for: a kind and two sizes.
+// One process serves them all on one port. A connection's first bytes say what it
+// is for: a kind, two sizes and a number of parts.
+//
+// They are fair to what they stand beside: the same requests over as many
+// connections, answers of as many bytes with as long headers, the same parts
+// (a broker's partitions, here files, shared by all connections), and sockets as
+// the system makes them.
 package floor
 
 import (
@@ -17,6 +22,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -35,23 +41,32 @@ const (
 )
 
 // Hello is what a connection begins with. For Sendfile and Pread, size is that
-// of an answer's bytes, and batch that of the pieces in which the file was
-// written: the page cache keeps what comes in small pieces in small pieces, and
+// of an answer's bytes of one part, and batch that of the pieces in which its file
+// was written: the page cache keeps what comes in small pieces in small pieces, and
 // sending those costs about twice as much. An answer begins where a batch does.
-func Hello(k Kind, size, batch int) []byte {
-	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32([]byte{byte(k)}, uint32(size)), uint32(batch))
+// For Ingest a frame is cut into so many parts of one size.
+func Hello(k Kind, size, batch, parts int) []byte {
+	b := []byte{byte(k)}
+	for _, n := range []int{size, batch, parts} {
+		b = binary.BigEndian.AppendUint32(b, uint32(n))
+	}
+	return b
 }
 
-// header is how many bytes go before the file's in an answer, as a Fetch
-// answer's do; an acknowledgement is as long as that of a Produce.
 const (
-	header = 64
-	ack    = 48
+	// header is how many bytes go before those of the first part in an answer, and
+	// partHeader before those of any other, as in a Fetch answer.
+	header, partHeader = 64, 42
+	// ack is how long an acknowledgement is, and partAck what each further part adds,
+	// as in a Produce answer.
+	ack, partAck = 48, 32
+	// mostParts is how many there may be.
+	mostParts = 64
 )
 
-// span is how much of the file is sent before it begins anew: more than a
-// processor's caches hold.
-const span = 128 << 20
+// span is how much of the files is sent before they begin anew: as much as a topic
+// holds that is read, more than a processor's caches.
+const span = 192 << 20
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -96,21 +111,25 @@ func Serve(dir string, stdin io.Reader, stdout io.Writer) error {
 }
 
 func serve(nc *net.TCPConn, dir string) error {
-	var hello [9]byte
+	var hello [13]byte
 	if _, err := io.ReadFull(nc, hello[:]); err != nil {
 		return err
 	}
 	size, batch := int(binary.BigEndian.Uint32(hello[1:])), int(binary.BigEndian.Uint32(hello[5:]))
+	parts := int(binary.BigEndian.Uint32(hello[9:]))
+	if parts < 1 || parts > mostParts {
+		return fmt.Errorf("%d parts", parts)
+	}
 	switch Kind(hello[0]) {
 	case Drop:
 		return drop(nc)
 	case Ingest:
-		return ingest(nc, dir)
+		return ingest(nc, dir, parts)
 	case Sendfile, Pread:
-		if size < 1 || size > span || batch < 1 || batch > span {
-			return fmt.Errorf("an answer of %d bytes of batches of %d", size, batch)
+		if size < 1 || size > span/parts || batch < 1 || batch > span/parts {
+			return fmt.Errorf("an answer of %d bytes of batches of %d, %d parts", size, batch, parts)
 		}
-		return send(nc, dir, size, batch, Kind(hello[0]) == Sendfile)
+		return send(nc, dir, size, batch, parts, Kind(hello[0]) == Sendfile)
 	case Echo:
 		return echo(nc)
 	}
@@ -135,17 +154,73 @@ func unlinked(dir string) (*os.File, error) {
 	return f, os.Remove(f.Name())
 }
 
+// stores are the files that connections write to at the moment, by their number.
+var stores struct {
+	sync.Mutex
+	by map[int]*store
+}
+
+// store is files that those write to who cut their frames into as many parts.
+type store struct {
+	users int
+	files []*os.File
+	ends  []atomic.Int64
+}
+
+// open makes the files for the first who wants them; leave gives them up.
+func open(dir string, parts int) (s *store, leave func(), err error) {
+	stores.Lock()
+	defer stores.Unlock()
+	if s = stores.by[parts]; s == nil {
+		s = &store{ends: make([]atomic.Int64, parts)}
+		for range parts {
+			f, err := unlinked(dir)
+			if err != nil {
+				s.close()
+				return nil, nil, err
+			}
+			s.files = append(s.files, f)
+		}
+		if stores.by == nil {
+			stores.by = map[int]*store{}
+		}
+		stores.by[parts] = s
+	}
+	s.users++
+	return s, func() {
+		stores.Lock()
+		defer stores.Unlock()
+		if s.users--; s.users == 0 {
+			delete(stores.by, parts)
+			s.close()
+		}
+	}, nil
+}
+
+func (s *store) close() {
+	for _, f := range s.files {
+		f.Close()
+	}
+}
+
+// append writes behind what others have written, or are writing.
+func (s *store) append(part int, b []byte) error {
+	_, err := s.files[part].WriteAt(b, s.ends[part].Add(int64(len(b)))-int64(len(b)))
+	return err
+}
+
 // ingest takes all complete frames that have arrived together: one write to the
-// file, one to the socket.
-func ingest(nc net.Conn, dir string) error {
-	f, err := unlinked(dir)
+// file, one to the socket. Of several parts each is written by itself.
+func ingest(nc net.Conn, dir string, parts int) error {
+	s, leave, err := open(dir, parts)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
+	defer leave()
 	b := make([]byte, 2<<20)
 	var acks []byte
-	have, at := 0, int64(0)
+	blank := make([]byte, ack-4+(parts-1)*partAck)
+	have := 0
 	for {
 		n, err := nc.Read(b[have:])
 		if err != nil {
@@ -162,19 +237,33 @@ func ingest(nc net.Conn, dir string) error {
 			if have-done < 4+size {
 				break
 			}
-			sum := crc32.Checksum(b[done+4:done+4+size], castagnoli)
-			acks = binary.BigEndian.AppendUint32(acks, ack)
+			sum, each := uint32(0), size/parts
+			for part := range parts {
+				at := done + 4 + part*each
+				end := at + each
+				if part == parts-1 {
+					end = done + 4 + size
+				}
+				sum = crc32.Checksum(b[at:end], castagnoli)
+				if parts > 1 {
+					if err := s.append(part, b[at:end]); err != nil {
+						return err
+					}
+				}
+			}
+			acks = binary.BigEndian.AppendUint32(acks, uint32(4+len(blank)))
 			acks = binary.BigEndian.AppendUint32(acks, sum)
-			acks = append(acks, make([]byte, ack-4)...)
+			acks = append(acks, blank...)
 			done += 4 + size
 		}
 		if done == 0 {
 			continue
 		}
-		if _, err := f.WriteAt(b[:done], at); err != nil {
-			return err
+		if parts == 1 {
+			if err := s.append(0, b[:done]); err != nil {
+				return err
+			}
 		}
-		at += int64(done)
 		if _, err := nc.Write(acks); err != nil {
 			return err
 		}
@@ -204,32 +293,61 @@ func request(nc net.Conn, b []byte) error {
 	}
 }
 
-func send(nc *net.TCPConn, dir string, size, batch int, bySendfile bool) error {
-	f, err := source(dir, batch)
-	if err != nil {
-		return err
+func send(nc *net.TCPConn, dir string, size, batch, parts int, bySendfile bool) error {
+	var files []*os.File
+	defer func() {
+		for _, f := range files {
+			f.Close()
+		}
+	}()
+	whole := make([]byte, 4+header+parts*size+(parts-1)*partHeader)
+	binary.BigEndian.PutUint32(whole, uint32(len(whole)-4))
+	// An answer's parts, each with what goes before it.
+	var pieces []piece
+	for part, rest := 0, whole; part < parts; part++ {
+		f, err := source(dir, batch, part, span/parts)
+		if err != nil {
+			return err
+		}
+		files = append(files, f)
+		head := partHeader
+		if part == 0 {
+			head = 4 + header
+		}
+		pieces = append(pieces, piece{f: f, head: rest[:head], body: rest[head : head+size]})
+		rest = rest[head+size:]
 	}
-	defer f.Close()
 	in := make([]byte, 64<<10)
-	out := make([]byte, 4+header+size)
-	binary.BigEndian.PutUint32(out, uint32(header+size))
-	at := startOf(senders.Add(1), batch)
+	at := startOf(senders.Add(1), batch, span/parts)
 	for {
 		if err := request(nc, in); err != nil {
 			return err
 		}
+		var err error
 		if bySendfile {
-			err = sendfile(nc, out[:4+header], f, at, size)
-		} else if _, err = f.ReadAt(out[4+header:], at); err == nil {
-			_, err = nc.Write(out)
+			err = sendfile(nc, pieces, at)
+		} else {
+			for i := range pieces {
+				if _, err = pieces[i].f.ReadAt(pieces[i].body, at); err != nil {
+					return err
+				}
+			}
+			_, err = nc.Write(whole)
 		}
 		if err != nil {
 			return err
 		}
-		if at += int64(max(size/batch, 1) * batch); at+int64(size) > span {
+		if at += int64(max(size/batch, 1) * batch); at+int64(size) > int64(span/parts) {
 			at = 0
 		}
 	}
+}
+
+// piece is one part of an answer.
+type piece struct {
+	f    *os.File
+	head []byte
+	body []byte // as long as what is sent of the file; who copies copies it there
 }
 
 // senders counts the connections that were sent to: those that run together read
@@ -237,15 +355,15 @@ func send(nc *net.TCPConn, dir string, size, batch int, bySendfile bool) error {
 var senders atomic.Int64
 
 // startOf is where a connection begins: at a batch.
-func startOf(n int64, batch int) int64 {
+func startOf(n int64, batch, length int) int64 {
 	const apart = 16
-	return n % apart * (span / apart) / int64(batch) * int64(batch)
+	return n % apart * int64(length/apart) / int64(batch) * int64(batch)
 }
 
-// source is the file that is sent, written in such pieces, made by the first who
-// asks.
-func source(dir string, batch int) (*os.File, error) {
-	name := filepath.Join(dir, fmt.Sprintf("source-%d", batch))
+// source is the file of a part that is sent, so long and written in such pieces,
+// made by the first who asks.
+func source(dir string, batch, part, length int) (*os.File, error) {
+	name := filepath.Join(dir, fmt.Sprintf("source-%d-%d-%d", batch, length, part))
 	if f, err := os.Open(name); err == nil {
 		return f, nil
 	}
@@ -257,7 +375,7 @@ func source(dir string, batch int) (*os.File, error) {
 	for i := range block {
 		block[i] = byte(i * 7)
 	}
-	for at := 0; at < span; {
+	for at := 0; at < length; {
 		from := at % (1 << 20)
 		n, err := f.Write(block[from : from+batch])
 		if err != nil {

@@ -8,41 +8,55 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sendfile writes a header and a part of a file, all within one turn of the
-// socket's poller where it has room.
-func sendfile(nc *net.TCPConn, head []byte, f *os.File, at int64, size int) error {
+// sendfile writes an answer: each part's header and its bytes of the file, all
+// within one turn of the socket's poller where it has room. Parts go out
+// together (TCP_CORK), not each by itself.
+func sendfile(nc *net.TCPConn, pieces []piece, at int64) error {
 	raw, err := nc.SyscallConn()
 	if err != nil {
 		return err
 	}
-	left, end := head, at+int64(size)
+	i, head, from := 0, pieces[0].head, at
 	var failed error
 	err = raw.Write(func(fd uintptr) bool {
-		for len(left) > 0 {
-			n, err := unix.SendmsgN(int(fd), left, nil, nil, unix.MSG_MORE|unix.MSG_NOSIGNAL)
-			if err == unix.EAGAIN {
-				return false
-			}
-			if err != nil {
-				failed = err
-				return true
-			}
-			left = left[n:]
-		}
-		for at < end {
-			n, err := unix.Sendfile(int(fd), int(f.Fd()), &at, int(end-at))
-			if err == unix.EAGAIN {
-				return false
-			}
-			if err == nil && n == 0 {
-				err = io.ErrUnexpectedEOF
-			}
-			if err != nil {
-				failed = err
+		if len(pieces) > 1 {
+			if failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_CORK, 1); failed != nil {
 				return true
 			}
 		}
-		return true
+		for {
+			for len(head) > 0 {
+				n, err := unix.SendmsgN(int(fd), head, nil, nil, unix.MSG_MORE|unix.MSG_NOSIGNAL)
+				if err == unix.EAGAIN {
+					return false
+				}
+				if err != nil {
+					failed = err
+					return true
+				}
+				head = head[n:]
+			}
+			for end := at + int64(len(pieces[i].body)); from < end; {
+				n, err := unix.Sendfile(int(fd), int(pieces[i].f.Fd()), &from, int(end-from))
+				if err == unix.EAGAIN {
+					return false
+				}
+				if err == nil && n == 0 {
+					err = io.ErrUnexpectedEOF
+				}
+				if err != nil {
+					failed = err
+					return true
+				}
+			}
+			if i++; i == len(pieces) {
+				if i > 1 {
+					failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_CORK, 0)
+				}
+				return true
+			}
+			head, from = pieces[i].head, at
+		}
 	})
 	if failed != nil {
 		return failed

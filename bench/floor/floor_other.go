@@ -8,12 +8,16 @@ import (
 	"os"
 )
 
-func sendfile(nc *net.TCPConn, head []byte, f *os.File, at int64, size int) error {
-	if _, err := nc.Write(head); err != nil {
-		return err
+func sendfile(nc *net.TCPConn, pieces []piece, at int64) error {
+	for _, p := range pieces {
+		if _, err := nc.Write(p.head); err != nil {
+			return err
+		}
+		if _, err := io.Copy(nc, io.NewSectionReader(p.f, at, int64(len(p.body)))); err != nil {
+			return err
+		}
 	}
-	_, err := io.Copy(nc, io.NewSectionReader(f, at, int64(size)))
-	return err
+	return nil
 }
 
 func datasync(f *os.File) error { return f.Sync() }

@@ -32,13 +32,13 @@ func start(t *testing.T) string {
 	return addr
 }
 
-func dial(t *testing.T, addr string, k Kind, size int) net.Conn {
+func dial(t *testing.T, addr string, k Kind, size, parts int) net.Conn {
 	nc, err := net.Dial("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { nc.Close() })
-	if _, err := nc.Write(Hello(k, size, size)); err != nil {
+	if _, err := nc.Write(Hello(k, size, size, parts)); err != nil {
 		t.Fatal(err)
 	}
 	return nc
@@ -65,7 +65,7 @@ func answer(t *testing.T, nc net.Conn) []byte {
 func TestFloors(t *testing.T) {
 	addr := start(t)
 	big := bytes.Repeat([]byte("0123456789abcdef"), 20000)
-	in := dial(t, addr, Ingest, 0)
+	in := dial(t, addr, Ingest, 0, 1)
 	if _, err := in.Write(append(frame(big), frame([]byte("small"))...)); err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestFloors(t *testing.T) {
 	}
 	sent := map[Kind][]byte{}
 	for _, k := range []Kind{Sendfile, Pread} {
-		nc := dial(t, addr, k, 300<<10)
+		nc := dial(t, addr, k, 300<<10, 1)
 		for range 2 {
 			if _, err := nc.Write(frame(make([]byte, 100))); err != nil {
 				t.Fatal(err)
@@ -95,11 +95,11 @@ func TestFloors(t *testing.T) {
 		}
 	}
 	for n := range int64(40) {
-		if at := startOf(n, 16001); at%16001 != 0 || at < 0 || at+300<<10 > span || n%16 > 0 && at == startOf(n-1, 16001) {
+		if at := startOf(n, 16001, span); at%16001 != 0 || at < 0 || at+300<<10 > span || n%16 > 0 && at == startOf(n-1, 16001, span) {
 			t.Errorf("connection %d begins at %d", n, at)
 		}
 	}
-	e := dial(t, addr, Echo, 0)
+	e := dial(t, addr, Echo, 0, 1)
 	if _, err := e.Write(append(frame([]byte("first frame.")), frame([]byte("second frame"))...)); err != nil {
 		t.Fatal(err)
 	}
@@ -110,5 +110,65 @@ func TestFloors(t *testing.T) {
 	}
 	if _, err := Sync(t.TempDir(), 4096, 3); err != nil {
 		t.Error(err)
+	}
+}
+
+// Several parts are written to files of their own, which all connections share,
+// and sent from as many, each with its header.
+func TestParts(t *testing.T) {
+	addr := start(t)
+	const parts, size = 3, 40 << 10
+	body := bytes.Repeat([]byte("0123456789abcde"), 1000)
+	var conns []net.Conn
+	for range 2 {
+		nc := dial(t, addr, Ingest, 0, parts)
+		conns = append(conns, nc)
+		if _, err := nc.Write(frame(body)); err != nil {
+			t.Fatal(err)
+		}
+		got := answer(t, nc)
+		if want := crc32.Checksum(body[2*len(body)/parts:], castagnoli); binary.BigEndian.Uint32(got) != want || len(got) != ack+(parts-1)*partAck {
+			t.Errorf("an acknowledgement of %d bytes: %x", len(got), got[:4])
+		}
+	}
+	stores.Lock()
+	s := stores.by[parts]
+	for i := range parts {
+		b := make([]byte, 2*len(body)/parts)
+		if _, err := s.files[i].ReadAt(b, 0); err != nil || s.ends[i].Load() != int64(len(b)) {
+			t.Errorf("file %d ends at %d: %v", i, s.ends[i].Load(), err)
+		}
+		for half := range 2 {
+			if piece := body[i*len(body)/parts : (i+1)*len(body)/parts]; !bytes.Equal(b[half*len(piece):(half+1)*len(piece)], piece) {
+				t.Errorf("file %d holds other bytes than were sent", i)
+			}
+		}
+	}
+	stores.Unlock()
+	for _, nc := range conns {
+		nc.Close()
+	}
+	for _, k := range []Kind{Sendfile, Pread} {
+		nc := dial(t, addr, k, size, parts)
+		for range 2 {
+			if _, err := nc.Write(frame(make([]byte, 100))); err != nil {
+				t.Fatal(err)
+			}
+			rest := answer(t, nc)
+			if len(rest) != header+parts*size+(parts-1)*partHeader {
+				t.Fatalf("%c: %d bytes", k, len(rest))
+			}
+			for i := range parts {
+				if rest = rest[partHeader:]; i == 0 {
+					rest = rest[header-partHeader:]
+				}
+				for j, b := range rest[:size] {
+					if b != rest[0]+byte(j*7) {
+						t.Fatalf("%c: byte %d of part %d is %d behind %d", k, j, i, b, rest[0])
+					}
+				}
+				rest = rest[size:]
+			}
+		}
 	}
 }

@@ -21,6 +21,12 @@ type Batch struct {
 	Values  int // bytes of the records' values
 }
 
+// Size is how many bytes it has.
+func (b Batch) Size() int { return len(b.Bytes) }
+
+// Whole is how many bytes the batches have that fit into so many: one at least.
+func (b Batch) Whole(bytes int) int { return max(bytes/b.Size(), 1) * b.Size() }
+
 // offsets and sizes within a batch
 const (
 	batchHeader     = 61

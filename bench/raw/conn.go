@@ -37,11 +37,11 @@ func dial(addr string, hello []byte) (*conn, error) {
 	return &conn{nc: nc, buf: make([]byte, 64<<10)}, nil
 }
 
-func hello(k floor.Kind, size, batch int) []byte {
+func hello(k floor.Kind, size, batch, parts int) []byte {
 	if k == 0 {
 		return nil
 	}
-	return floor.Hello(k, size, batch)
+	return floor.Hello(k, size, batch, parts)
 }
 
 func (c *conn) write(frame []byte) error {

@@ -19,7 +19,10 @@ type Fetching struct {
 	Ends  []int64
 	From  []int64
 	Floor floor.Kind
-	Batch int // bytes of those of a floor's file
+	// Batch is what the partitions, or a floor's files, are made of, if that is one
+	// batch again and again: the connections begin apart, each at a batch of its
+	// own. Of a floor's answer whole batches count, as of a broker's.
+	Batch Batch
 }
 
 // Run fetches over a window. Every answer is gone through: each batch follows
@@ -32,16 +35,25 @@ func (f Fetching) Run(w Window) (Result, error) {
 	return r, nil
 }
 
-func (f Fetching) work(_ int, l *Load, count *Counter) error {
-	c, err := dial(f.Addr, hello(f.Floor, f.Bytes*f.Partitions, f.Batch))
+func (f Fetching) work(i int, l *Load, count *Counter) error {
+	c, err := dial(f.Addr, hello(f.Floor, f.Bytes, f.Batch.Size(), f.Partitions))
 	if err != nil {
 		return err
 	}
 	defer c.nc.Close()
 	// A reader at the tail waits for less than the window is long.
 	req := newFetch(f.Topic, f.Partitions, f.Bytes, 1, 200)
-	for i := range f.From {
-		req.at[i].offset = f.From[i]
+	for j := range f.From {
+		req.at[j].offset = f.From[j]
+	}
+	if each := int64(f.Batch.Records); each > 0 {
+		for j := range f.Ends {
+			req.at[j].offset = f.Ends[j] / each * int64(i) / int64(f.Conns) * each
+		}
+	}
+	whole := f.Bytes
+	if f.Floor != 0 {
+		whole = max(f.Bytes/f.Batch.Size(), 1) * f.Batch.Size()
 	}
 	for !l.Stopped() {
 		if err := c.write(req.frame()); err != nil {
@@ -52,7 +64,7 @@ func (f Fetching) work(_ int, l *Load, count *Counter) error {
 			return err
 		}
 		if f.Floor != 0 {
-			count.Add(f.Bytes * f.Partitions)
+			count.Add(min(whole, f.Bytes) * f.Partitions)
 			continue
 		}
 		got := 0

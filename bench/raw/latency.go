@@ -149,7 +149,7 @@ func (o Latency) pace(n int, begun time.Time, send func(i int) error) error {
 
 // echo is the floor: the same pace through a server that only answers.
 func (o Latency) echo() ([]float64, error) {
-	c, err := dial(o.Addr, floor.Hello(floor.Echo, 0, 0))
+	c, err := dial(o.Addr, floor.Hello(floor.Echo, 0, 0, 1))
 	if err != nil {
 		return nil, err
 	}
@@ -220,7 +220,7 @@ func Idle(addr string, n int, k floor.Kind) (closeAll func(), err error) {
 	req := kmsg.NewPtrApiVersionsRequest()
 	req.Version, req.ClientSoftwareName, req.ClientSoftwareVersion = 3, "bench", "1"
 	for range n {
-		c, err := dial(addr, hello(k, 0, 0))
+		c, err := dial(addr, hello(k, 0, 0, 1))
 		if err != nil {
 			closeAll()
 			return nil, fmt.Errorf("open connection %d of %d: %w", len(all)+1, n, err)

@@ -81,7 +81,7 @@ func numbered(frame []byte, id int32) []byte {
 // work keeps Depth requests in flight until it is told to stop, and reads the
 // answers of all it has sent.
 func (p Producing) work(l *Load, count *Counter) (sent int64, err error) {
-	c, err := dial(p.Addr, hello(p.Floor, 0, 0))
+	c, err := dial(p.Addr, hello(p.Floor, 0, 0, p.Partitions))
 	if err != nil {
 		return 0, err
 	}
@@ -158,7 +158,7 @@ func (p Producing) answer() func(body []byte, id int32) error {
 // Loopback sends bytes to a floor that drops them: memory to memory.
 func Loopback(addr string, w Window) (Result, error) {
 	return w.Over(1, func(_ int, l *Load, count *Counter) error {
-		c, err := dial(addr, floor.Hello(floor.Drop, 0, 0))
+		c, err := dial(addr, floor.Hello(floor.Drop, 0, 0, 1))
 		if err != nil {
 			return err
 		}
