@@ -71,7 +71,7 @@ func TestDifferences(t *testing.T) {
 		t.Setenv("MILLRACE_ORACLE_FAMILY", "old")
 	}
 	o := Options{From: uint64(number(t, "MILLRACE_ORACLE_FROM", 1)), Seeds: uint64(number(t, "MILLRACE_ORACLE_SEEDS", 1000)), Only: os.Getenv("MILLRACE_ORACLE_FAMILY"),
-		Parallel: number(t, "MILLRACE_ORACLE_PARALLEL", 8*runtime.GOMAXPROCS(0)), Log: func(format string, args ...any) {
+		Parallel: number(t, "MILLRACE_ORACLE_PARALLEL", 32*runtime.GOMAXPROCS(0)), Log: func(format string, args ...any) {
 			fmt.Printf("%4.0f s: %s\n", time.Since(begun).Seconds(), fmt.Sprintf(format, args...))
 		}}
 	o.Once = os.Getenv("MILLRACE_ORACLE_ONCE") != ""

@@ -286,6 +286,7 @@ func (p *Play) settle(state func(s *side) string) {
 	}
 	begun := time.Now()
 	waits, since := p.collect(), begun
+	look := 4 * time.Millisecond // between looks at the states, longer each time
 	var told [2]string
 	for {
 		rest := calm - time.Since(since)
@@ -312,10 +313,11 @@ func (p *Play) settle(state func(s *side) string) {
 		}
 		select {
 		case <-p.woken:
-		case <-time.After(max(rest, 4*time.Millisecond)):
+		case <-time.After(max(rest, look)):
+			look = min(look*3/2, 50*time.Millisecond)
 		}
 		if now := p.collect(); now != waits {
-			waits, since = now, time.Now()
+			waits, since, look = now, time.Now(), 4*time.Millisecond
 		}
 	}
 	p.elects()

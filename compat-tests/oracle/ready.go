@@ -7,6 +7,26 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
+// looks are for what a server comes to by itself. The pauses between them grow:
+// on a busy machine it would come to it later for being asked.
+type looks struct {
+	begun time.Time
+	pause time.Duration // before the next look; 0: 2 ms
+}
+
+// again pauses before another look; false when it has taken too long.
+func (l *looks) again() bool {
+	if l.begun.IsZero() {
+		l.begun, l.pause = time.Now(), max(l.pause, 2*time.Millisecond)
+	}
+	if time.Since(l.begun) > agreement {
+		return false
+	}
+	time.Sleep(l.pause)
+	l.pause = min(l.pause*3/2, 50*time.Millisecond)
+	return true
+}
+
 // applied waits until Kafka's broker has applied all metadata that its
 // controller has agreed on: Kafka answers a change before, Millrace does not.
 func (p *Play) applied() {
@@ -32,7 +52,7 @@ func (s *side) catchUp() error {
 		return fmt.Errorf("asking %s for its quorum: %v", s.addr, o)
 	}
 	want := r.Topics[0].Partitions[0].HighWatermark - 1
-	for range 1000 {
+	for l := (looks{}); ; {
 		req := kmsg.NewPtrApiVersionsRequest()
 		req.Version, req.ClientSoftwareName, req.ClientSoftwareVersion = 3, "oracle", "1"
 		kind := req.ResponseKind()
@@ -44,9 +64,10 @@ func (s *side) catchUp() error {
 		if v.FinalizedFeaturesEpoch >= want {
 			return nil
 		}
-		time.Sleep(2 * time.Millisecond)
+		if !l.again() {
+			return fmt.Errorf("%s has not applied its metadata up to %d", s.addr, want)
+		}
 	}
-	return fmt.Errorf("%s has not applied its metadata up to %d", s.addr, want)
 }
 
 // made waits until a topic that was created is there, and led.
@@ -57,11 +78,7 @@ func (p *Play) made(topic string) {
 		p.led(topic)
 		return
 	}
-	for range 500 {
-		if p.over || s.there(topic, id) {
-			break
-		}
-		time.Sleep(3 * time.Millisecond)
+	for l := (looks{}); !p.over && !s.there(topic, id) && l.again(); {
 	}
 }
 
@@ -84,11 +101,7 @@ func (s *side) there(topic string, id [16]byte) bool {
 // Kafka takes a moment more than to be made.
 func (p *Play) led(topics ...string) {
 	p.applied()
-	for range 500 {
-		if p.over || p.kafka().allLed(topics) {
-			return
-		}
-		time.Sleep(4 * time.Millisecond)
+	for l := (looks{}); !p.over && !p.kafka().allLed(topics) && l.again(); {
 	}
 }
 

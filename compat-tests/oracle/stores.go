@@ -192,15 +192,15 @@ func (p *Play) swept(index int32) bool {
 
 // cleaned waits until records have gone on both servers; false: to no avail.
 func (p *Play) cleaned(index int32, first [2]int64) bool {
-	for begun := time.Now(); ; pause(20) {
-		var gone [2]bool
+	var gone [2]bool
+	for l := (looks{pause: 20 * time.Millisecond}); ; {
 		for j, s := range p.Sides {
-			gone[j] = !s.holds(compacted, index, first[j])
+			gone[j] = gone[j] || !s.holds(compacted, index, first[j])
 		}
 		if gone[ours] && gone[kafkas] {
 			return true
 		}
-		if time.Since(begun) > agreement {
+		if !l.again() {
 			if gone[ours] != gone[kafkas] {
 				p.differ(Difference{Text: fmt.Sprintf("cleaning of %s/%d: has ended %v against %v", compacted, index, gone[ours], gone[kafkas]), Kind: "cleaning ends on one side"})
 			}
@@ -259,8 +259,8 @@ func (s *side) pass(topic string) error {
 		return nil // a shortened sequence has no such topic
 	}
 	at := r.Topics[0].Partitions[0].BaseOffset
-	for begun := time.Now(); s.first(topic, 0) <= at; pause(10) {
-		if time.Since(begun) > agreement {
+	for l := (looks{pause: 40 * time.Millisecond}); s.first(topic, 0) <= at; {
+		if !l.again() {
 			return fmt.Errorf("nobody at %s comes round to clean %s", s.addr, topic)
 		}
 	}
