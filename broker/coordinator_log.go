@@ -2,6 +2,9 @@ package broker
 
 import (
 	"errors"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kerr"
 
 	"millrace/broker/coordinator"
 	"millrace/broker/partition"
@@ -34,6 +37,10 @@ func (l *coordinatorLog) Append(b []byte) (base, last batch.Offset, err error) {
 		if ok {
 			rules.Marker = &m
 		}
+	}
+	if most := l.part.Rules(0).MaxBytes; rules.Marker == nil && len(b) > most {
+		err := fmt.Errorf("%d bytes of records in one batch of %v, which takes %d", len(b), l.part, most)
+		return 0, 0, &coordinator.Refused{Code: kerr.MessageTooLarge.Code, Err: err}
 	}
 	ap, err := l.part.Append(b, h, partition.AppendOptions{LeaderEpoch: l.epoch, Acks: -1, Producer: rules})
 	l.seen.appended(l.part.Topic(), int(h.Count), len(b), err)

@@ -165,10 +165,11 @@ func (r *run) tell(ev machine.Event) bool {
 			return false
 		}
 		r.s.o.Logger.Warn("append to the coordinator's log was refused", zap.Error(err))
+		told := translate(err)
 		if q, ok := ev.(machine.Request); ok {
-			r.answer(q.Ticket, result{err: translate(err)})
+			r.answer(q.Ticket, result{err: told})
 		}
-		ev = machine.Refused{Err: err}
+		ev = machine.Refused{Code: told.Code, Err: err}
 	}
 }
 

@@ -179,6 +179,10 @@ func (c *client) joined(r *kmsg.JoinGroupResponse) {
 	c.sync(q)
 }
 
+// unavailable is what a client is told of an append that was refused
+// (COORDINATOR_NOT_AVAILABLE).
+const unavailable int16 = 15
+
 func (c *client) sync(q *kmsg.SyncGroupRequest) {
 	generation := c.generation
 	c.ask(q, func(body any, err error) {
@@ -191,6 +195,9 @@ func (c *client) sync(q *kmsg.SyncGroupRequest) {
 		case none:
 		case rebalanceInProgress:
 			c.join()
+			return
+		case unavailable:
+			c.again(c.join)
 			return
 		case illegalGeneration, unknownMemberID:
 			c.lost()

@@ -157,7 +157,7 @@ var faults = map[string]faultPlan{
 		}
 	}},
 	"a request is never answered": {decided: func(p *planted, m *Machine, d *machine.Decision) {
-		if len(d.Replies) > 0 && p.nth(200) {
+		if len(d.Replies) > 0 && p.nth(12) {
 			d.Replies = d.Replies[1:]
 		}
 	}},

@@ -168,6 +168,8 @@ type turn struct {
 	edits []edit
 	after []func() // what else takes effect with the records
 	timed bool     // timers asked for it: after a refusal, they ask again
+	// unwritten is what follows from a refusal, told by code; nil: nothing.
+	unwritten func(t *turn, code int16)
 	bytes int      // of the records
 }
 
@@ -275,11 +277,14 @@ func (m *Machine) Handle(now time.Time, ev machine.Event) machine.Decision {
 	t := &turn{m: m, now: now}
 	if w := m.waiting; w != nil {
 		m.waiting = nil
-		switch ev.(type) {
+		switch ev := ev.(type) {
 		case machine.Written:
 			w.apply()
 		case machine.Refused:
 			m.refused(w, now)
+			if w.unwritten != nil {
+				w.unwritten(t, ev.Code)
+			}
 		default:
 			panic("group: an event came while records were waiting to be written")
 		}

@@ -98,6 +98,7 @@ func (t *turn) syncCompleting(q machine.Request, r *kmsg.SyncGroupRequest) {
 		}
 	}
 	t.writeGroup(r.Group, l)
+	t.unwritten = func(t *turn, code int16) { t.unassigned(r.Group, code) }
 	l.to(stable, t.now)
 	for i := range l.members {
 		m := l.own(i)
@@ -109,6 +110,17 @@ func (t *turn) syncCompleting(q machine.Request, r *kmsg.SyncGroupRequest) {
 		m.alive(t.now)
 	}
 	l.maybeAllSynced()
+}
+
+// unassigned is what becomes of a group whose assignments are not taken, as when
+// they are larger than a record may be: all who wait for them are told, and it
+// rebalances.
+func (t *turn) unassigned(id string, code int16) {
+	l := t.edit(id)
+	for i := range l.members {
+		t.answerSync(l.own(i), code)
+	}
+	t.prepare(id, l)
 }
 
 // maybeAllSynced stops waiting for syncs when there are none to come.

@@ -116,7 +116,7 @@ func (w *world) tell(ev machine.Event) {
 					delete(w.open, own)
 					w.onSend(machine.Reply{Ticket: own, Body: err})
 				}
-				ev = machine.Refused{Err: err}
+				ev = machine.Refused{Code: unavailable, Err: err}
 				continue
 			}
 		}

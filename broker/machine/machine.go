@@ -13,9 +13,10 @@
 //   - Append first, replay after. A decision with records is followed by either
 //     the replay of each of its records and then Written, or by Refused alone.
 //     No other event comes in between. After Refused the machine is as it was
-//     before the event that led to the decision; the driver then answers that
-//     event's own request with the error, sends none of the decision's replies
-//     and starts none of its sends. Requests that were parked before stay parked.
+//     before the event that led to the decision, but for what it decides then; the
+//     driver answers that event's own request with the error, sends none of the
+//     decision's replies and starts none of its sends. Requests that were parked
+//     before stay parked.
 //   - A decision without records takes effect at once.
 //   - Whoever is not answered by a decision stays parked: the machine keeps the
 //     ticket and answers it in a later decision. A ticket is answered once.
@@ -104,8 +105,11 @@ type Loaded struct{}
 type Written struct{}
 
 // Refused says that the records of the decision before were not appended, and
-// will not be.
-type Refused struct{ Err error }
+// will not be. Code is what a client of the coordinator is told of it.
+type Refused struct {
+	Code int16
+	Err  error
+}
 
 func (Request) event()      {}
 func (Answer) event()       {}
