@@ -170,7 +170,7 @@ type turn struct {
 	timed bool     // timers asked for it: after a refusal, they ask again
 	// unwritten is what follows from a refusal, told by code; nil: nothing.
 	unwritten func(t *turn, code int16)
-	bytes int      // of the records
+	bytes     int // of the records
 }
 
 type edit struct {
