@@ -32,6 +32,74 @@ func fadingGroups(s *side) []string {
 	return list
 }
 
+// holder is a group that holds an offset which has run out: whether it goes follows
+// from what the group is like.
+type holder struct {
+	name, kind string
+	subscribed string // a topic; "": its members' metadata cannot be read as a subscription
+	left       bool   // its member has left
+}
+
+var holders = []holder{
+	{name: "subscribed", kind: "consumer", subscribed: fading},
+	{name: "unsubscribed", kind: "consumer", subscribed: "a"},
+	{name: "opaque", kind: "consumer"},
+	{name: "connected", kind: "connect"},
+	{name: "left", kind: "consumer", subscribed: fading, left: true},
+}
+
+// hold founds such a group: its one member joins, commits, and may leave.
+func (p *Play) hold(h holder) {
+	p.ask(h.name, pick{from: 2, to: 3}, "found "+h.name, func(s *side) kmsg.Request {
+		r := kmsg.NewPtrJoinGroupRequest()
+		r.Group, r.ProtocolType, r.SessionTimeoutMillis, r.RebalanceTimeoutMillis = s.name(h.name), h.kind, unhurried, unhurried
+		metadata := []byte{}
+		if h.subscribed != "" {
+			metadata = consumerSubscription(0, "", s.name(h.subscribed))
+		}
+		r.Protocols = []kmsg.JoinGroupRequestProtocol{{Name: "x", Metadata: metadata}}
+		return r
+	})
+	p.ask(h.name, pick{}, "sync "+h.name, func(s *side) kmsg.Request {
+		m, r := s.member(h.name), kmsg.NewPtrSyncGroupRequest()
+		r.Group, r.MemberID, r.Generation, r.ProtocolType, r.Protocol = s.name(h.name), m.id, m.generation, &h.kind, kmsg.StringPtr("x")
+		r.GroupAssignment = []kmsg.SyncGroupRequestGroupAssignment{{MemberID: m.id, MemberAssignment: []byte("all")}}
+		return r
+	})
+	p.ask(h.name, pick{from: 2, to: 4}, "commit to "+h.name+" for a millisecond", func(s *side) kmsg.Request {
+		m, r := s.member(h.name), committing(s, h.name, []committed{{topic: fading, offset: 1, epoch: -1, metadata: kmsg.StringPtr("")}})
+		r.Generation, r.MemberID, r.RetentionTimeMillis = m.generation, m.id, 1
+		return r
+	})
+	if h.left {
+		p.ask(h.name, pick{from: 0, to: 2}, "leave "+h.name, func(s *side) kmsg.Request {
+			r := kmsg.NewPtrLeaveGroupRequest()
+			r.Group, r.MemberID = s.name(h.name), s.member(h.name).id
+			return r
+		})
+	}
+}
+
+// held compares what has become of them.
+func (p *Play) held() {
+	p.ask("admin", pick{}, "groups that hold offsets", func(s *side) kmsg.Request {
+		r := kmsg.NewPtrDescribeGroupsRequest()
+		for _, h := range holders {
+			r.Groups = append(r.Groups, s.name(h.name))
+		}
+		return r
+	})
+	p.ask("committer", pick{from: 8}, "offsets that they hold", func(s *side) kmsg.Request {
+		r := kmsg.NewPtrOffsetFetchRequest()
+		for _, h := range holders {
+			g := kmsg.NewOffsetFetchRequestGroup()
+			g.Group = s.name(h.name)
+			r.Groups = append(r.Groups, g)
+		}
+		return r
+	})
+}
+
 // fade makes what has to go when the servers tidy up.
 func (p *Play) fade() {
 	p.makeTopic(pick{}, fading, 1, []string{"retention.ms", "1"})
@@ -42,13 +110,20 @@ func (p *Play) fade() {
 			return r
 		})
 	}
+	for _, h := range holders {
+		p.hold(h)
+	}
 	p.settleGroup()
 }
 
 // faded waits until both servers have tidied up.
 func (p *Play) faded() {
 	names := fadingGroups(p.kafka())
+	for _, h := range holders {
+		names = append(names, h.name)
+	}
 	p.coordinated(names...)
+	names = names[:len(names)-len(holders)]
 	p.led(fading)
 	p.until(agreement, func(s *side) bool {
 		return !strings.Contains(groupStates(s, names...), "Empty")
@@ -69,6 +144,7 @@ func (p *Play) faded() {
 	p.settle(func(s *side) string {
 		return groupStates(s, append(names, classicGroup, "g1")...) + "; " + offsetTopics(s)
 	})
+	p.held()
 }
 
 // retention is a draw of what a topic keeps. Records are from more than an hour
