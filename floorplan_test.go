@@ -82,6 +82,7 @@ var rooms = map[string]room{
 	"broker/telemetry":   {may: []string{"storage/codec"}, libs: []string{kerrLib, "google.golang.org/protobuf/encoding/protowire"}, pure: true, why: "clients that push their own metrics (KIP-714)"},
 	"broker/monitor":     {may: []string{"broker/metrics"}, libs: []string{"github.com/prometheus/client_golang"}, why: "the HTTP side"},
 	"broker/auth":        {why: "who may do what"},
+	"broker/faulttest":   {libs: []string{"pgregory.net/rapid"}, why: "random tests that have to fail"},
 	"broker/brokertest":  {may: []string{"broker", "broker/auth", "controller/config", "controller/raftlog", "storage/disktest", "wire/wiretest"}, libs: []string{"github.com/twmb/franz-go"}, why: "whole brokers in virtual time"},
 }
 
@@ -380,7 +381,7 @@ func TestEveryRoomStands(t *testing.T) {
 	}
 }
 
-// TestTestRoomsStayInTests keeps disktest, wiretest and brokertest out of the
+// TestTestRoomsStayInTests keeps disktest, wiretest, faulttest and brokertest out of the
 // binary.
 func TestTestRoomsStayInTests(t *testing.T) {
 	for dir, files := range sources(t, ".") {

@@ -1,13 +1,13 @@
 package group
 
 import (
-	"flag"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"millrace/broker/faulttest"
 	"millrace/broker/machine"
 	"millrace/controller/image"
 	"millrace/wire/records"
@@ -59,31 +59,15 @@ func offsetsProperty(rt *rapid.T, t testing.TB, wrap func(machine.Machine) machi
 // TestOffsetsModelCatchesFaults plants faults around the machine; the model must
 // find each.
 func TestOffsetsModelCatchesFaults(t *testing.T) {
-	// That it fails is enough; no need for the smallest example.
-	for name, value := range map[string]string{"rapid.shrinktime": "1ms", "rapid.nofailfile": "true", "rapid.seed": "7", "rapid.checks": "500"} {
-		f := flag.Lookup(name)
-		was := f.Value.String()
-		if err := f.Value.Set(value); err != nil {
-			t.Fatal(err)
-		}
-		defer f.Value.Set(was)
-	}
 	for name, plan := range offsetFaults {
 		t.Run(name, func(t *testing.T) {
-			q := &quietly{name: t.Name()}
-			func() {
-				defer func() {
-					if r := recover(); r != nil && r != errStopped {
-						panic(r)
-					}
-				}()
+			if !faulttest.Noticed(t, "500", "7", func(q rapid.TB) {
 				rapid.Check(q, func(rt *rapid.T) {
 					offsetsProperty(rt, t, func(m machine.Machine) machine.Machine {
 						return &planted{Machine: m, s: &sim{}, f: plan}
 					})
 				})
-			}()
-			if !q.failed {
+			}) {
 				t.Fatal("nobody noticed")
 			}
 		})
@@ -126,29 +110,6 @@ var offsetFaults = map[string]faultPlan{
 		return ev
 	}},
 }
-
-// quietly is a test that notes its failure and tells nobody.
-type quietly struct {
-	name   string
-	failed bool
-}
-
-var errStopped = fmt.Errorf("the check is over")
-
-func (q *quietly) Helper()               { _ = q }
-func (q *quietly) Name() string          { return q.name }
-func (q *quietly) Logf(string, ...any)   {}
-func (q *quietly) Log(...any)            {}
-func (q *quietly) Skipf(string, ...any)  { panic(errStopped) }
-func (q *quietly) Skip(...any)           { panic(errStopped) }
-func (q *quietly) SkipNow()              { panic(errStopped) }
-func (q *quietly) Errorf(string, ...any) { q.failed = true }
-func (q *quietly) Error(...any)          { q.failed = true }
-func (q *quietly) Fatalf(string, ...any) { q.FailNow() }
-func (q *quietly) Fatal(...any)          { q.FailNow() }
-func (q *quietly) FailNow()              { q.failed = true; panic(errStopped) }
-func (q *quietly) Fail()                 { q.failed = true }
-func (q *quietly) Failed() bool          { return q.failed }
 
 var (
 	modelGroups = []string{"g", "h"}

@@ -2,7 +2,6 @@ package partition
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"slices"
 	"testing"
@@ -10,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"millrace/broker/faulttest"
 	"millrace/broker/replica"
 	"millrace/storage/batch"
 	"millrace/storage/disktest"
@@ -458,35 +458,8 @@ func clusters(t rapid.TB) (all happened) {
 	return all
 }
 
-// spoilt runs a random test that has to fail, briefly and without leaving files behind.
-type spoilt struct {
-	*testing.T
-	failed bool
-}
-
-func (s *spoilt) Log(...any)            {}
-func (s *spoilt) Logf(string, ...any)   {}
-func (s *spoilt) Error(...any)          { s.failed = true }
-func (s *spoilt) Errorf(string, ...any) { s.failed = true }
-func (s *spoilt) Fatal(...any)          { s.failed = true }
-func (s *spoilt) Fatalf(string, ...any) { s.failed = true }
-func (s *spoilt) Fail()                 { s.failed = true }
-func (s *spoilt) FailNow()              { s.failed = true }
-func (s *spoilt) Failed() bool          { return s.failed }
-
-func set(t *testing.T, name, value string) {
-	old := flag.Lookup(name).Value.String()
-	if err := flag.Set(name, value); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { flag.Set(name, old) })
-}
-
 // TestPlantedFaults: the clusters are worth something only if a broken partition breaks what they promise.
 func TestPlantedFaults(t *testing.T) {
-	set(t, "rapid.shrinktime", "1ms")
-	set(t, "rapid.nofailfile", "true")
-	set(t, "rapid.checks", "1000")
 	defer func() { faults = faultSwitches{} }()
 	for name, f := range map[string]faultSwitches{
 		"ackAppended":   {ackAppended: true},
@@ -496,9 +469,7 @@ func TestPlantedFaults(t *testing.T) {
 		"readToEnd":     {readToEnd: true},
 	} {
 		faults = f
-		s := &spoilt{T: t}
-		clusters(s)
-		if !s.failed {
+		if !faulttest.Noticed(t, "1000", "0", func(t rapid.TB) { clusters(t) }) {
 			t.Errorf("nobody notices %s", name)
 		}
 	}

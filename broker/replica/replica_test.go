@@ -2,13 +2,13 @@ package replica
 
 import (
 	"errors"
-	"flag"
 	"slices"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 
+	"millrace/broker/faulttest"
 	"millrace/storage/batch"
 )
 
@@ -354,35 +354,8 @@ func TestAMemberThatLeftNeedsTheEpoch(t *testing.T) {
 	}
 }
 
-// spoilt runs a random test that has to fail, briefly and without leaving files behind.
-type spoilt struct {
-	*testing.T
-	failed bool
-}
-
-func (s *spoilt) Log(...any)            {}
-func (s *spoilt) Logf(string, ...any)   {}
-func (s *spoilt) Error(...any)          { s.failed = true }
-func (s *spoilt) Errorf(string, ...any) { s.failed = true }
-func (s *spoilt) Fatal(...any)          { s.failed = true }
-func (s *spoilt) Fatalf(string, ...any) { s.failed = true }
-func (s *spoilt) Fail()                 { s.failed = true }
-func (s *spoilt) FailNow()              { s.failed = true }
-func (s *spoilt) Failed() bool          { return s.failed }
-
-func set(t *testing.T, name, value string) {
-	old := flag.Lookup(name).Value.String()
-	if err := flag.Set(name, value); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { flag.Set(name, old) })
-}
-
 // TestPlantedFaults: the invariants are worth something only if a broken machine breaks them.
 func TestPlantedFaults(t *testing.T) {
-	set(t, "rapid.shrinktime", "1ms")
-	set(t, "rapid.nofailfile", "true")
-	set(t, "rapid.checks", "3000")
 	defer func() { faults = faultSwitches{} }()
 	for name, f := range map[string]faultSwitches{
 		"passFollowers": {passFollowers: true},
@@ -392,9 +365,7 @@ func TestPlantedFaults(t *testing.T) {
 		"passJoining":   {passJoining: true},
 	} {
 		faults = f
-		s := &spoilt{T: t}
-		invariants(s)
-		if !s.failed {
+		if !faulttest.Noticed(t, "3000", "0", func(t rapid.TB) { invariants(t) }) {
 			t.Errorf("nobody notices %s", name)
 		}
 	}
