@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/zap"
 
 	"millrace/broker"
 	"millrace/broker/auth"
@@ -35,6 +36,7 @@ type Node struct {
 	props map[string]string
 
 	Authorizer auth.Authorizer // from the next start; nil: everything is allowed
+	Logger     *zap.Logger     // from the next start; nil: silent
 
 	Info   broker.Info
 	cancel context.CancelFunc
@@ -92,8 +94,8 @@ func (n *Node) start() error {
 		done <- broker.Run(ctx, broker.Options{
 			Config: static, FS: n.Disk, RaftLog: n.raft,
 			Listen:     func(_ context.Context, address string) (net.Listener, error) { return n.Net.Listen(address) },
-			Authorizer: n.Authorizer,
-			Ready:      func(i broker.Info) { ready <- i },
+			Authorizer: n.Authorizer, Logger: n.Logger,
+			Ready: func(i broker.Info) { ready <- i },
 		})
 	}()
 	select {

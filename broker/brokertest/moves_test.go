@@ -1,6 +1,7 @@
 package brokertest
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +12,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 )
 
 const moveRate = "replica.alter.log.dirs.io.max.bytes.per.second"
@@ -110,6 +113,58 @@ func TestReplicasMove(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestMoveOfADamagedReplica: who copies a log compares its checksums. A damaged one stays where it is and as it is, nothing is
+// left in the other directory, and what can be read of it is.
+func TestMoveOfADamagedReplica(t *testing.T) {
+	bubble(t, threeDirs, func(t *testing.T, n *Node) {
+		c := n.Client()
+		makeTopic(t, n, c, "t", 1)
+		for range 5 {
+			Produce(t, c, "t", strings.Repeat("x", 900), 1)
+		}
+		n.Stop()
+		const name = "/a/t-0/00000000000000000000.log"
+		spoilt := n.Disk.Bytes(name)
+		spoilt[len(spoilt)/2] ^= 1 // in the third batch
+		n.Disk.Put(name, spoilt)
+		core, lines := observer.New(zap.ErrorLevel)
+		n.Logger = zap.New(core)
+		n.Start()
+		c = n.Client()
+		if got := have(t, n, c, "/b", "t", 0); got != "fine" {
+			t.Fatal(got)
+		}
+		time.Sleep(2 * time.Minute)
+		if got := places(t, n, c, "t"); got != "0/a" {
+			t.Errorf("it lies at %s", got)
+		}
+		names, err := n.Disk.ReadDir("/b")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range names {
+			if strings.HasPrefix(e.Name, "t-0") {
+				t.Errorf("%s is left", e.Name)
+			}
+		}
+		Produce(t, c, "t", "more", 1)
+		if now := n.Disk.Bytes(name); !bytes.HasPrefix(now, spoilt) {
+			t.Error("the damaged segment was changed")
+		}
+		if code := fetchCode(t, n, c, "t", 0); code != 0 {
+			t.Errorf("it is read with error %d", code)
+		}
+		r := n.Client(kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{"t": {0: kgo.NewOffset().At(3)}}))
+		if got := Consume(t, r, 3); got[0].Offset != 3 || got[2].Offset != 5 {
+			t.Errorf("behind the damage are %d to %d", got[0].Offset, got[2].Offset)
+		}
+		told := lines.FilterMessageSnippet("a partition does not come to its new directory").All()
+		if len(told) != 1 || !strings.Contains(fmt.Sprint(told[0].ContextMap()["error"]), "crc") {
+			t.Errorf("told is %v", lines.All())
+		}
+	})
 }
 
 // TestMoveRate: replica.alter.log.dirs.io.max.bytes.per.second holds moves back;

@@ -3,10 +3,14 @@
 package adopt
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"math/rand/v2"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 	"testing"
@@ -91,6 +95,52 @@ func transact(t *testing.T, addr string) {
 	ok(t, p.ProduceSync(ctx, &kgo.Record{Topic: "txn", Value: []byte("open")}).FirstErr())
 }
 
+// launder has a Kafka hold a compacted topic of which all that may be cleaned was: batches that lost some, all or none of their
+// records, tombstones, transactions that ended either way.
+func launder(t *testing.T, addr, dir string) {
+	t.Helper()
+	ctx, adm := t.Context(), kadm.NewClient(client(t, addr))
+	set := map[string]*string{}
+	for k, v := range map[string]string{"cleanup.policy": "compact", "segment.bytes": "1048576", "min.cleanable.dirty.ratio": "0.01", "delete.retention.ms": "100000000"} {
+		set[k] = &v
+	}
+	r, err := adm.CreateTopic(ctx, 1, 1, set, "laundered")
+	ok(t, cmp.Or(err, r.Err))
+	awaitLeaders(t, addr, "laundered")
+	plain := client(t, addr, kgo.ProducerBatchCompression(kgo.Lz4Compression()))
+	txn := client(t, addr, kgo.TransactionalID("laundry"))
+	value := make([]byte, 40_000)
+	chance := rand.New(rand.NewPCG(3, 5))
+	for i := range 80 {
+		for j := range value {
+			value[j] = byte(chance.IntN(256))
+		}
+		list := []*kgo.Record{{Topic: "laundered", Key: fmt.Append(nil, "often ", i%7), Value: value}, {Topic: "laundered", Key: fmt.Append(nil, "twice ", i/2), Value: []byte("v")}}
+		switch i % 8 {
+		case 3:
+			list = append(list, &kgo.Record{Topic: "laundered", Key: fmt.Append(nil, "once ", i), Value: []byte("stays")})
+		case 5:
+			list = append(list, &kgo.Record{Topic: "laundered", Key: fmt.Append(nil, "once ", i-2)}) // a tombstone
+		case 6, 7:
+			ok(t, txn.BeginTransaction())
+			ok(t, txn.ProduceSync(ctx, &kgo.Record{Topic: "laundered", Key: fmt.Append(nil, "transaction ", i), Value: []byte("v")}).FirstErr())
+			ok(t, txn.EndTransaction(ctx, kgo.TransactionEndTry(i%2 == 0)))
+		}
+		ok(t, plain.ProduceSync(ctx, list...).FirstErr())
+	}
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
+		logs, err := filepath.Glob(filepath.Join(dir, "laundered-0", "*.log"))
+		ok(t, err)
+		text, _ := os.ReadFile(filepath.Join(dir, "cleaner-offset-checkpoint"))
+		if len(logs) > 1 && strings.Contains(string(text), "laundered 0 "+strings.TrimLeft(strings.TrimSuffix(filepath.Base(logs[len(logs)-1]), ".log"), "0")+"\n") {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%v were not cleaned: %q", logs, text)
+		}
+	}
+}
+
 // seen is all that is compared of some topics, a line each, sorted.
 func seen(t *testing.T, addr string, topics ...string) []string {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -139,6 +189,7 @@ func seen(t *testing.T, addr string, topics ...string) []string {
 			from[topic][p] = kgo.NewOffset().AtStart()
 		}
 	}
+	epochs := map[string]map[int32]int32{} // the latest of a record
 	c := client(t, addr, kgo.ConsumePartitions(from), kgo.KeepControlRecords())
 	for len(left) > 0 {
 		f := c.PollFetches(ctx)
@@ -146,12 +197,58 @@ func seen(t *testing.T, addr string, topics ...string) []string {
 		f.EachError(func(topic string, p int32, err error) { t.Errorf("%s-%d: %v", topic, p, err) })
 		f.EachRecord(func(r *kgo.Record) {
 			add("%s-%d at %d: %d %q %x %v epoch %d producer %d/%d attributes %v", r.Topic, r.Partition, r.Offset, r.Timestamp.UnixMilli(), r.Key, r.Value, r.Headers, r.LeaderEpoch, r.ProducerID, r.ProducerEpoch, r.Attrs)
+			if epochs[r.Topic] == nil {
+				epochs[r.Topic] = map[int32]int32{}
+			}
+			epochs[r.Topic][r.Partition] = max(epochs[r.Topic][r.Partition], r.LeaderEpoch)
 			if r.Offset+1 >= left[r.Topic][r.Partition] {
 				if delete(left[r.Topic], r.Partition); len(left[r.Topic]) == 0 {
 					delete(left, r.Topic)
 				}
 			}
 		})
+	}
+	// What a read_committed consumer is given of it.
+	until := map[string]map[int32]int64{}
+	for topic, parts := range from {
+		for p := range parts {
+			s, _ := starts.Lookup(topic, p)
+			if l, _ := stable.Lookup(topic, p); l.Offset > s.Offset {
+				if until[topic] == nil {
+					until[topic] = map[int32]int64{}
+				}
+				until[topic][p] = l.Offset
+			}
+		}
+	}
+	decided := client(t, addr, kgo.ConsumePartitions(from), kgo.KeepControlRecords(), kgo.FetchIsolationLevel(kgo.ReadCommitted()))
+	for len(until) > 0 {
+		f := decided.PollFetches(ctx)
+		ok(t, ctx.Err())
+		f.EachError(func(topic string, p int32, err error) { t.Errorf("%s-%d: %v", topic, p, err) })
+		f.EachRecord(func(r *kgo.Record) {
+			add("%s-%d at %d is given to a read_committed consumer", r.Topic, r.Partition, r.Offset)
+			if r.Offset+1 >= until[r.Topic][r.Partition] {
+				if delete(until[r.Topic], r.Partition); len(until[r.Topic]) == 0 {
+					delete(until, r.Topic)
+				}
+			}
+		})
+	}
+	ended := kmsg.NewPtrOffsetForLeaderEpochRequest()
+	for topic, parts := range epochs {
+		for p, latest := range parts {
+			for e := range latest + 1 {
+				rt, rp := kmsg.NewOffsetForLeaderEpochRequestTopic(), kmsg.NewOffsetForLeaderEpochRequestTopicPartition()
+				rp.Partition, rp.LeaderEpoch = p, e
+				rt.Topic, rt.Partitions = topic, append(rt.Partitions, rp)
+				ended.Topics = []kmsg.OffsetForLeaderEpochRequestTopic{rt}
+				got, err := ended.RequestWith(ctx, c)
+				ok(t, err)
+				x := got.Topics[0].Partitions[0]
+				add("epoch %d of %s-%d: error %d, epoch %d ends at %d", e, topic, p, x.ErrorCode, x.LeaderEpoch, x.EndOffset)
+			}
+		}
 	}
 	committed, err := adm.FetchOffsets(ctx, "readers")
 	ok(t, err)
@@ -178,6 +275,36 @@ func seen(t *testing.T, addr string, topics ...string) []string {
 	}
 	sort.Strings(out)
 	return out
+}
+
+// holed wants what was seen to be worth a comparison: offsets that a cleaning has taken, two epochs, and records that a
+// read_committed consumer does not get.
+func holed(t *testing.T, lines []string) {
+	t.Helper()
+	count := func(part string) (n int) {
+		for _, line := range lines {
+			if strings.Contains(line, part) {
+				n++
+			}
+		}
+		return n
+	}
+	all, given := count("laundered-0 at "), 0
+	for _, line := range lines {
+		if strings.HasPrefix(line, "laundered-0 at ") && strings.HasSuffix(line, "read_committed consumer") {
+			given++
+		}
+	}
+	all -= given
+	if end := 80*2 + 10*2 + 20*2; all > end*2/3 || all < 50 {
+		t.Errorf("%d records of about %d are left in the compacted topic", all, end)
+	}
+	if given == 0 {
+		t.Error("nothing was read committed")
+	}
+	if count("epoch 0 of laundered-0: error 0, epoch 0 ends at ") != 1 || count(" of laundered-0: error 0, epoch ") < 2 {
+		t.Error("the compacted topic has no records of two epochs")
+	}
 }
 
 // stable is the last stable offset of txn-0.
@@ -219,11 +346,25 @@ func TestKafkasDirectoryIsTakenOver(t *testing.T) {
 	for _, clean := range []bool{true, false} {
 		t.Run(map[bool]string{true: "in order", false: "kill -9"}[clean], func(t *testing.T) {
 			dir := t.TempDir()
-			k, err := kafka.Start(t.Context(), kafka.Options{Dir: dir, Properties: map[string]string{"log.flush.start.offset.checkpoint.interval.ms": "500", "log.initial.task.delay.ms": "500"}, Features: []string{"eligible.leader.replicas.version=0"}})
+			o := kafka.Options{Dir: dir, Properties: map[string]string{"log.flush.start.offset.checkpoint.interval.ms": "500", "log.initial.task.delay.ms": "500", "log.cleaner.backoff.ms": "200"}, Features: []string{"eligible.leader.replicas.version=0"}}
+			k, err := kafka.Start(t.Context(), o)
 			ok(t, err)
+			t.Cleanup(func() { k.Kill() }) // whichever it is by then
 			fill(t, k.Bootstrap)
+			launder(t, k.Bootstrap, filepath.Join(dir, "data"))
+			// Another leader epoch begins.
+			k.Stop()
+			cluster := k.ClusterID
+			k, err = kafka.Start(t.Context(), o)
+			ok(t, err)
+			topics := append(slices.Clone(topics), "laundered")
+			awaitLeaders(t, k.Bootstrap, topics...)
+			for _, topic := range []string{"plain", "packed", "laundered"} {
+				ok(t, client(t, k.Bootstrap).ProduceSync(t.Context(), &kgo.Record{Topic: topic, Key: []byte("in the second epoch"), Value: []byte("v")}).FirstErr())
+			}
 			transact(t, k.Bootstrap)
 			theirs, lso := seen(t, k.Bootstrap, topics...), stable(t, k.Bootstrap)
+			holed(t, theirs)
 			if len(theirs) < 2000 {
 				t.Fatalf("only %d lines are compared", len(theirs))
 			}
@@ -248,7 +389,7 @@ func TestKafkasDirectoryIsTakenOver(t *testing.T) {
 				t.Fatalf("%v: %s", err, out)
 			}
 			t.Logf("%s", out)
-			for _, want := range []string{k.ClusterID, "node 1", "not taken over: __transaction_state: its ", map[bool]string{true: "in txn-0 from offset 4: left open", false: "in txn-0 from offset 4: aborted"}[clean]} {
+			for _, want := range []string{cluster, "node 1", "not taken over: __transaction_state: its ", map[bool]string{true: "in txn-0 from offset 4: left open", false: "in txn-0 from offset 4: aborted"}[clean]} {
 				if !strings.Contains(string(out), want) {
 					t.Errorf("it does not say %q", want)
 				}
@@ -259,8 +400,8 @@ func TestKafkasDirectoryIsTakenOver(t *testing.T) {
 			b, err := launch.Start(launch.Options{Dir: to})
 			ok(t, err)
 			t.Cleanup(b.Kill)
-			if b.ClusterID != k.ClusterID {
-				t.Errorf("cluster %s, not %s", b.ClusterID, k.ClusterID)
+			if b.ClusterID != cluster {
+				t.Errorf("cluster %s, not %s", b.ClusterID, cluster)
 			}
 			ours := seen(t, b.Bootstrap, topics...)
 			if clean {
@@ -272,7 +413,7 @@ func TestKafkasDirectoryIsTakenOver(t *testing.T) {
 				var kept [2][]string
 				for i, list := range [][]string{ours, theirs} {
 					for _, line := range list {
-						if !strings.HasPrefix(line, "offsets of txn-0") && !strings.HasPrefix(line, "producer of txn-0") && !strings.HasPrefix(line, "txn-0 at 5") {
+						if !strings.HasPrefix(line, "offsets of txn-0") && !strings.Contains(line, " of txn-0: error 0, epoch ") && !strings.HasPrefix(line, "producer of txn-0") && !strings.HasPrefix(line, "txn-0 at 5") {
 							kept[i] = append(kept[i], line)
 						}
 					}
