@@ -92,6 +92,42 @@ func (v *victim) holds(t *testing.T, in string, stored int) {
 	}
 }
 
+// room asks how large the file system of the log directory is, and how much of it is free.
+func (v *victim) room(t *testing.T) (total, usable int64) {
+	t.Helper()
+	c, err := frame.Dial(v.Bootstrap)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	req := kmsg.NewPtrDescribeLogDirsRequest()
+	req.Version = 4
+	resp, ok := c.Ask(req).Response.(*kmsg.DescribeLogDirsResponse)
+	if !ok || len(resp.Dirs) != 1 {
+		t.Fatalf("no DescribeLogDirs of one directory: %v", resp)
+	}
+	return resp.Dirs[0].TotalBytes, resp.Dirs[0].UsableBytes
+}
+
+// wantRoom compares that with what the file system was made with, and with what the system says is free of it, as soon as
+// nothing is written any more.
+func (v *victim) wantRoom(t *testing.T, dir string, size int64) {
+	t.Helper()
+	var total, usable, free int64
+	for range 100 {
+		total, usable = v.room(t)
+		var st syscall.Statfs_t
+		if err := syscall.Statfs(dir, &st); err != nil {
+			t.Fatal(err)
+		}
+		if free = int64(st.Bavail) * st.Frsize; total == size && usable == free && free < size {
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	t.Errorf("of a disk of %d bytes, %d of them free, told are %d and %d", size, free, total, usable)
+}
+
 // TestFullDisk: the directory of the logs runs full, that of the metadata does
 // not. Producers are told, nothing that was acknowledged is lost, readers go on,
 // and with room again all is as before.
@@ -102,6 +138,7 @@ func TestFullDisk(t *testing.T) {
 	overrides := []string{"metadata.log.dir=" + meta, "offsets.topic.num.partitions=1", "log.segment.bytes=1048576"}
 	v := start(t, filepath.Join(logs, "data"), "", overrides...)
 	v.create(t, topic)
+	v.wantRoom(t, logs, 6<<20)
 	stored, failed := v.produceUntil(t, topic, 50_000, 1000)
 	if failed != storageError {
 		t.Fatalf("after %d records of 50 kB on a disk of 6 MiB: error %d, want %d", stored, failed, storageError)
@@ -116,6 +153,7 @@ func TestFullDisk(t *testing.T) {
 	if n, failed := v.produceUntil(t, topic, 50_000, 20); failed != 0 {
 		t.Errorf("with room again: error %d after %d records", failed, n)
 	}
+	v.wantRoom(t, logs, 64<<20)
 	v.check(t, 2*budget+allowance)
 	v.ends(t)
 }
