@@ -79,7 +79,7 @@ func (l *Log) MarkDeleted(dir string) error {
 	if err := l.fs.SyncDir(parent(dir)); err != nil {
 		return l.fail("deletion", err)
 	}
-	l.dir = dir
+	l.putAt = dir
 	return nil
 }
 
@@ -91,7 +91,11 @@ func (l *Log) Remove() error {
 	if !l.dirMade {
 		return nil
 	}
-	if err := l.fs.RemoveAll(l.dir); err != nil {
+	dir := l.dir
+	if l.putAt != "" {
+		dir = l.putAt
+	}
+	if err := l.fs.RemoveAll(dir); err != nil {
 		return l.fail("deletion", err)
 	}
 	return nil

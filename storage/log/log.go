@@ -76,6 +76,7 @@ type Log struct {
 	touched bool // something was written since Open
 	unseen  bool // something was appended since the last view
 	closed  bool
+	putAt   string // where MarkDeleted has put the directory
 
 	// From here on: no lock, or their own.
 
@@ -154,7 +155,7 @@ func (l *Log) SetConfig(c Config) {
 // TopicID is the topic's id; zero if none is known.
 func (l *Log) TopicID() [16]byte { return l.topicID }
 
-// Dir is the partition's directory, which may not exist yet.
+// Dir is the partition's directory, which may not exist yet, or not any more. It may be called concurrently.
 func (l *Log) Dir() string { return l.dir }
 
 // Offline is nil, or why the data directory was given up.
