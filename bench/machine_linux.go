@@ -33,5 +33,8 @@ func machine(work string) string {
 			words = append(words, "data on "+name)
 		}
 	}
+	if tcp := network(); tcp != "" {
+		words = append(words, tcp)
+	}
 	return strings.Join(append(words, runtime.GOARCH, runtime.Version()), ", ")
 }

@@ -43,18 +43,55 @@ func main() {
 	flag.Int64Var(&s.touch, "touch", 4<<30, "bytes of memory that are written before")
 	flag.DurationVar(&s.limit, "limit", 55*time.Minute, "no round begins that would end later than this")
 	flag.Uint64Var(&s.seed, "seed", uint64(time.Now().UnixNano()), "of the order")
+	net := flag.String("network", "own", "own: one that this program makes and sets up; system: the one there is; here: the one it was started in is its own")
 	dir := flag.String("dir", "", "where the servers' directories are made; empty: the system's for temporary files")
 	flag.Parse()
 	var err error
 	if *be != "" {
 		err = floor.Serve(*be, os.Stdin, os.Stdout)
 	} else {
-		err = bench(s, *which, *others, *dir)
+		err = within(*net, *which, *others, func() error { return bench(s, *which, *others, *dir) })
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+}
+
+// within runs the benchmark in the network that it is to have. What has to be
+// fetched first is: a network of its own leads nowhere.
+func within(net, which, others string, run func() error) error {
+	switch net {
+	case "here":
+		if err := setUpNetwork(); err != nil {
+			return err
+		}
+	case "own":
+		if which == "list" || which == "page" {
+			break
+		}
+		if _, err := choose(figures(), which); err != nil {
+			return err
+		}
+		names, err := chosenPeers(others)
+		if err != nil {
+			return err
+		}
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		if err := peer.Fetch(ctx, names); err != nil {
+			return err
+		}
+		done, why, err := inOwnNetwork(ctx)
+		if done || err != nil {
+			return err
+		}
+		say("measured over the system's own loopback: %s", why)
+	case "system":
+	default:
+		return fmt.Errorf("-network: %q is none of own, system and here", net)
+	}
+	return run()
 }
 
 // choose finds the figures that are named.
@@ -132,6 +169,10 @@ func bench(s settings, which, others, dir string) (err error) {
 	committed, err := committedBook(root)
 	if err != nil {
 		return err
+	}
+	if which == "" || which == "telling" {
+		// What stands beside the figures is measured anew, under whatever name.
+		committed.Rows = slices.DeleteFunc(committed.Rows, func(row ledger.Row) bool { return strings.HasPrefix(row.Figure, "floor/") })
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -51,6 +51,16 @@ func directSendfile(out, in int, off *int64, n int) (int, error) {
 	return int(sent), nil
 }
 
+// directWaiting is how many bytes lie in a socket to be read.
+func directWaiting(fd int) int {
+	n := int32(0)
+	_, _, errno := syscall.RawSyscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCINQ, uintptr(unsafe.Pointer(&n)))
+	if errno != 0 {
+		return 0
+	}
+	return int(n)
+}
+
 func directSetsockopt(fd, level, name int, on bool) error {
 	v := int32(0)
 	if on {

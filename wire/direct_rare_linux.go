@@ -25,6 +25,8 @@ func directSendfile(out, in int, off *int64, n int) (int, error) {
 	return unix.Sendfile(out, in, off, n)
 }
 
+func directWaiting(int) int { return 0 }
+
 func directSetsockopt(fd, level, name int, on bool) error {
 	v := 0
 	if on {

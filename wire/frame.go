@@ -38,6 +38,8 @@ type frameReader struct {
 	max      int // longest frame
 	poison   bool
 	progress func(n int) // called whenever bytes arrived
+	// waiting says how much can be read at once; nil: src does not tell.
+	waiting func() int
 	// grow is asked before a large frame takes more memory; n is all of it.
 	grow func(n int) error
 
@@ -51,6 +53,7 @@ type frameReader struct {
 	large bool    // the last frame was a large one
 
 	size int // length of the frame that next announced
+	run  int // bytes of large frames since one had to be waited for
 }
 
 // frameError is a length that ends the connection.
@@ -339,15 +342,34 @@ func (f *frameReader) own(pooled bool) ([]byte, *buffer, error) {
 	return buf.b[:size:size], buf, nil
 }
 
-// produceReady tells whether the whole of a Produce is buffered, so that it can
-// be answered together with the one before it.
+// runBytes is how many bytes of large frames are handled before what was answered
+// goes out: the peer is to have something to do meanwhile.
+const runBytes = 320 << 10
+
+// produceReady tells whether the whole of a Produce has come, so that it can be
+// answered together with the one before it: it is buffered, or, behind a large
+// frame, lies in the socket.
 func (f *frameReader) produceReady() bool {
 	b := f.buffered()
 	if len(b) < headSize {
+		f.run = 0
 		return false
 	}
 	size, err := f.checkLength(b)
-	return err == nil && len(b) >= 4+size && int16(binary.BigEndian.Uint16(b[4:])) == keyProduce
+	if err != nil || int16(binary.BigEndian.Uint16(b[4:])) != keyProduce {
+		f.run = 0
+		return false
+	}
+	if len(b) >= 4+size {
+		return true
+	}
+	if f.ahead == nil && f.large && f.waiting != nil {
+		if f.run += size; f.run <= runBytes && f.waiting() >= 4+size-len(b) {
+			return true
+		}
+	}
+	f.run = 0
+	return false
 }
 
 // close gives back what is held.

@@ -18,6 +18,7 @@ const sendfileStep = 1 << 30
 var (
 	sysSendfile   = unix.Sendfile
 	sysSendCached = directSendfile
+	sysSendmsg    = directSendmsg
 )
 
 // iovecs are what one gathered write is made of.
@@ -119,7 +120,7 @@ func (w *socketWriter) sendAll(fd uintptr) bool {
 		if len(vec) == 0 {
 			break
 		}
-		n, err := directSendmsg(int(fd), vec, flags)
+		n, err := sysSendmsg(int(fd), vec, flags)
 		switch err {
 		case nil:
 			w.took(n)

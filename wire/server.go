@@ -372,7 +372,7 @@ func (s *Server) accept(ln *listener, from net.Listener, nc net.Conn) {
 	c.Conn = Conn{Listener: ln.name, Local: addrPort(nc.LocalAddr()), Remote: addrPort(nc.RemoteAddr()), Principal: Anonymous}
 	c.in = frameReader{src: nc, max: int(s.options.MaxRequestBytes), poison: s.options.PoisonBuffers, progress: c.received, grow: c.grow}
 	if r := newSocketReader(nc); r != nil {
-		c.in.src, c.in.first = r, r.first
+		c.in.src, c.in.first, c.in.waiting = r, r.first, r.waiting
 	}
 	c.out = output{nc: nc, progress: c.touch, counters: &s.counters, disk: s.disk}
 	c.Conn.ctx, c.cancelConn = context.WithCancelCause(context.Background())

@@ -17,6 +17,7 @@ var sysRead = directRead
 type socketReader struct {
 	raw  syscall.RawConn
 	step func(fd uintptr) bool
+	look func(fd uintptr) // made when it is first wanted
 
 	p     []byte // where to; nil: into a buffer of the class
 	class int8
@@ -65,6 +66,17 @@ func (r *socketReader) Read(p []byte) (int, error) {
 	}
 	r.p = nil
 	return r.n, err
+}
+
+// waiting is how much can be read at once.
+func (r *socketReader) waiting() int {
+	if r.look == nil {
+		r.look = func(fd uintptr) { r.n = directWaiting(int(fd)) }
+	}
+	if r.raw.Control(r.look) != nil {
+		return 0
+	}
+	return r.n
 }
 
 // run reads once; false asks to be called again when the socket has something.

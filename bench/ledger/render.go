@@ -82,10 +82,20 @@ behind is first measured a second time; it counts when it falls behind again.
   hour's run finds the disk as it was). None of them syncs before it acknowledges, but where a figure says so. All run from the start
   of the run to its end, on one machine, over loopback; Kafka has had a minute of load before the first figure.
 - **Floors.** Small programs that do the least: receive and drop; receive, CRC32C and write, all frames that came together at
-  once; answer from a file by sendfile, or by pread and write; echo; fdatasync. They have the same request sizes and connections as
-  the figure that they stand beside, and no protocol. What they send lies in a file that was written a batch at a time, as a log is: the
+  once; answer from files by sendfile, or by pread and write; echo; fdatasync. They have no protocol. They are fair to the figure that
+  they stand beside: the same client sends them requests of the same bytes over as many connections; answers carry as many bytes
+  behind headers as long as a broker's; what is twelve partitions there is twelve files here, which all connections share, each batch
+  checked and written by itself, each part of an answer sent from its file; sockets are as the system makes them, the floor's and
+  Millrace's; connections that read begin at different places; of what is read whole batches count, and as many bytes are asked
+  for as whole batches have. What they send lies in files that were written a batch at a time, as a log is: the
   page cache keeps it in as small pieces, and sending those takes about twice the work. The floor of fetching is the better of its
-  two ways, that of the read path is sendfile.
+  two ways, that of the read path is sendfile. What a floor has less to do: it decodes nothing, looks nothing up, keeps no index, and
+  never syncs, while Millrace and Kafka sync each segment of 1 GiB once it is full, which at these rates is each second and is about
+  a tenth of a produce figure's processor time.
+- **Network.** The run makes a network of its own, that has a loopback and nothing else, with TCP as simple as it
+  comes (reno, which without loss does what cubic does), where the system lets it; else it takes the one there is and says so. On a
+  system whose connections pace what they send (BBR) timers send, not those who write: one connection over loopback was
+  three times as dear as the next, the floor's as anybody's, and 16 KiB took twice the processor time.
 - **Rounds.** In each round every figure is taken of each subject, one after the other, in an order that is shuffled anew. A ratio
   is made within the round. Shown are medians, and the quartiles in brackets.
 - **Server CPU** is what the server's process used, all threads, user and system, read from its CPU clock at the two ends of the

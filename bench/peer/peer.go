@@ -60,6 +60,22 @@ var JVM = []string{"-Xms1G", "-Xmx1G", "-server", "-XX:TieredStopAtLevel=4", "-X
 // first ones did. All others are each server's own defaults.
 var Properties = map[string]string{"log.segment.delete.delay.ms": "200"}
 
+// Fetch gets what peers need that is not here yet, so that they can be started
+// where nothing can be fetched.
+func Fetch(ctx context.Context, names []string) error {
+	if slices.Contains(names, Kafka) {
+		if _, err := kafka.Install(ctx, kafka.Newest); err != nil {
+			return err
+		}
+	}
+	if slices.Contains(names, Kfake) {
+		if _, err := buildKfake(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Start starts a peer by name on a directory made in work.
 func Start(ctx context.Context, name, work string) (*Peer, error) {
 	dir, err := os.MkdirTemp(work, name+"-")

@@ -2,8 +2,14 @@ package wire
 
 import (
 	"context"
+	"fmt"
 	"net"
+	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // overTCP serves a connection of its own on loopback. end closes both.
@@ -27,6 +33,59 @@ func overTCP(t *testing.T, s *Server) (nc net.Conn, end func()) {
 			t.Error(err)
 		}
 	}
+}
+
+// Large Produces that have come together are answered together; one of which a
+// part is missing holds up no answer.
+func TestLargeProducesAreAnsweredTogether(t *testing.T) {
+	const size = 66 << 10
+	body := strings.Repeat("x", size)
+	begin := make(chan struct{})
+	var handled atomic.Int32
+	s := NewServer(ServerOptions{ReceiveBuffer: 400 << 10, Handler: fake{handle: func(_ context.Context, r *Request) Reply {
+		if handled.Add(1) == 1 {
+			<-begin
+		}
+		return answer(fmt.Sprint(len(r.Body)))
+	}}})
+	nc, end := overTCP(t, s)
+	real := sysSendmsg
+	defer func() { sysSendmsg = real }()
+	defer end() // when it returns, the connection's goroutine has ended
+	var sent []byte
+	for i := range int32(3) {
+		sent = append(sent, frame(keyProduce, 7, i, body)...)
+	}
+	cut := len(sent) - size/2 // of the third, one half
+	p := &peer{t: t, nc: nc}
+	p.send(sent[:cut])
+	// The other side has it all once nothing is left to be sent, or acknowledged.
+	raw, err := nc.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for left, deadline := 1, time.Now().Add(time.Minute); left > 0 || handled.Load() == 0; time.Sleep(time.Millisecond) {
+		if err := raw.Control(func(fd uintptr) { left, _ = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ) }); err != nil {
+			t.Fatal(err)
+		}
+		if time.Now().After(deadline) {
+			t.Skip("the system's buffers are too small")
+		}
+	}
+	var writes atomic.Int32
+	sysSendmsg = func(fd int, vec []unix.Iovec, flags int) (int, error) {
+		writes.Add(1)
+		return real(fd, vec, flags)
+	}
+	close(begin)
+	for i := range int32(2) {
+		p.expect(i, fmt.Sprint(size))
+	}
+	if n := writes.Load(); n != 1 {
+		t.Errorf("two answers in %d writes", n)
+	}
+	p.send(sent[cut:])
+	p.expect(2, fmt.Sprint(size))
 }
 
 // A small request over TCP is read in one call, and several that have come
