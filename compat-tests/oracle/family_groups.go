@@ -184,8 +184,8 @@ func leaveOf(w grouped, v pick, mode string) Step {
 		k := p.kafka().member(w.client)
 		others := 0
 		for _, c := range clients {
-			if m := p.kafka().members[c]; c != w.client && m != nil && m.joined {
-				others++
+			if m := p.kafka().members[c]; c != w.client && m != nil && (m.joined || m.id != "") {
+				others++ // or may be one, whose join waits or was not heard of
 			}
 		}
 		if k.leader && others > 1 && (mode == "usual" || mode == "by instance" || mode == "two at once") || p.busy(w.client) {
