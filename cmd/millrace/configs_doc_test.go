@@ -221,7 +221,7 @@ func here(k *config.Key, test string) string {
 func TestWhatConfigsWaitFor(t *testing.T) {
 	works := []string{
 		"the consumer group protocol", "share groups", "streams groups", "transactions", "tiered storage", "replication", "clusters of several nodes",
-		"SASL", "delegation tokens", "quotas", "an authorizer", "several data directories",
+		"SASL", "delegation tokens", "quotas", "an authorizer",
 	}
 	for _, scope := range []config.Scope{config.BrokerScope, config.TopicScope, config.GroupScope, config.ClientMetricsScope} {
 		for _, k := range config.Keys(scope) {

@@ -304,7 +304,7 @@ var brokerKeys = []Key{
 		Doc: "Default of a topic's cleanup.policy."},
 	{Name: "log.dir", Type: List, Default: "/tmp/kafka-logs", Rule: Rule{Kind: DistinctSome}, Importance: High,
 		Doc: "Data directories, used when log.dirs is not set."},
-	{Name: "log.dir.failure.timeout.ms", Type: Long, Default: "30000", Rule: Rule{Kind: AtLeast, Min: 1}, Importance: Low, Effect: Waiting, Reason: "several data directories",
+	{Name: "log.dir.failure.timeout.ms", Type: Long, Default: "30000", Rule: Rule{Kind: AtLeast, Min: 1}, Importance: Low, Effect: Waiting, Reason: "clusters of several nodes",
 		Doc: "How long a broker may fail to report a broken directory before it stops."},
 	{Name: "log.dirs", Type: List, Default: "./millrace-data", Rule: Rule{Kind: DistinctSome}, Importance: High,
 		Doc: "Directories that hold the partitions."},
