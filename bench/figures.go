@@ -362,7 +362,11 @@ func franzProduce(s shape) figure {
 		var res raw.Result
 		err := r.onTopic(p, s.partitions, nil, func(topic string) (err error) {
 			var sent int64
-			res, sent, err = client.Producing{Addr: p.Addr, Topic: topic, Partitions: s.partitions, Value: s.value, All: s.acks < 0, Clients: s.conns}.Run(r.ctx, r.over(p))
+			w := r.over(p)
+			if s.conns > 1 { // so many clients take a while to begin, and send in bursts
+				w.Ramp, w.Length = 6*w.Ramp, 2*w.Length
+			}
+			res, sent, err = client.Producing{Addr: p.Addr, Topic: topic, Partitions: s.partitions, Value: s.value, All: s.acks < 0, Clients: s.conns}.Run(r.ctx, w)
 			if err != nil {
 				return err
 			}
