@@ -3,7 +3,9 @@ package config
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
+	"unicode/utf16"
 )
 
 // Op is an operation of IncrementalAlterConfigs (KIP-339).
@@ -16,41 +18,66 @@ const (
 	OpSubtract Op = 3
 )
 
-// maxListLength is the longest value that APPEND may make.
-const maxListLength = 32767
+// maxLength is the longest value that is stored, in UTF-16 units.
+const maxLength = 32767
+
+// CheckLength judges how long a value is that is to be stored, whatever of.
+func CheckLength(value string) error {
+	if len(value) > maxLength && len(utf16.Encode([]rune(value))) > maxLength {
+		return &Error{Message: fmt.Sprintf("The configuration value cannot be added because it exceeds the maximum value size of %d bytes.", maxLength)}
+	}
+	return nil
+}
 
 // ListOp gives the value after APPEND or SUBTRACT of items: current is what the
 // resource itself holds, or what it inherits if it holds nothing. APPEND leaves
-// out what is there already, SUBTRACT of what is absent changes nothing. k is
-// nil for a config that the catalogue does not know.
+// out what is there already, SUBTRACT takes an item out once; of what is absent it
+// changes nothing. Items are compared as they are written, blanks included, and to
+// append nothing is to append an item that is empty, as in Kafka. k is nil for a
+// config that the catalogue does not know.
 func ListOp(k *Key, name string, op Op, current, items string) (string, error) {
 	if k == nil || k.Type != List {
 		return "", &Error{Message: fmt.Sprintf("Can't %s to key %s because its type is not LIST.", opName(op), name)}
 	}
-	list := SplitList(current)
-	for _, item := range SplitList(items) {
-		switch op {
-		case OpAppend:
-			if !contains(list, item) {
-				list = append(list[:len(list):len(list)], item)
-			}
-		case OpSubtract:
-			kept := make([]string, 0, len(list))
-			for _, x := range list {
-				if x != item {
-					kept = append(kept, x)
-				}
-			}
-			list = kept
-		default:
-			return "", &Error{Message: fmt.Sprintf("Unknown operation %d on key %s", op, name), Request: true}
+	list := slices.DeleteFunc(javaSplit(current, ","), func(item string) bool { return item == "" })
+	switch op {
+	case OpAppend:
+		there := map[string]bool{}
+		for _, item := range list {
+			there[item] = true
 		}
+		for _, item := range javaSplit(items, ",") {
+			if !there[item] {
+				there[item] = true
+				list = append(list, item)
+			}
+		}
+	case OpSubtract:
+		away := map[string]int{}
+		for _, item := range javaSplit(items, ",") {
+			away[item]++
+		}
+		list = slices.DeleteFunc(list, func(item string) bool {
+			away[item]--
+			return away[item] >= 0
+		})
+	default:
+		return "", &Error{Message: fmt.Sprintf("Unknown operation %d on key %s", op, name), Request: true}
 	}
-	v := strings.Join(list, ",")
-	if op == OpAppend && len(v) > maxListLength {
-		return "", &Error{Message: fmt.Sprintf("The configuration value cannot be added because it exceeds the maximum value size of %d bytes.", maxListLength)}
+	return strings.Join(list, ","), nil
+}
+
+// javaSplit cuts a text as Java's String.split does: empty parts at the end are left
+// out, but a text without the separator is one part, even if it is empty.
+func javaSplit(s, separator string) []string {
+	if s == "" {
+		return []string{""}
 	}
-	return v, nil
+	parts := strings.Split(s, separator)
+	for len(parts) > 0 && parts[len(parts)-1] == "" {
+		parts = parts[:len(parts)-1]
+	}
+	return parts
 }
 
 func opName(op Op) string {
@@ -272,14 +299,13 @@ var matchKeys = []string{"client_instance_id", "client_id", "client_software_nam
 // at each = and wants two parts, not counting empty ones at its end.
 func checkMatches(list []string) error {
 	for _, entry := range list {
-		key, pattern, ok := strings.Cut(strings.TrimRight(entry, "="), "=")
-		if strings.Contains(pattern, "=") {
-			ok = false
+		parts := javaSplit(entry, "=")
+		ok := len(parts) == 2 && contains(matchKeys, strings.TrimFunc(parts[0], javaBlank))
+		if ok {
+			_, err := regexp.Compile(strings.TrimFunc(parts[1], javaBlank))
+			ok = err == nil
 		}
-		if _, err := regexp.Compile(strings.TrimFunc(pattern, javaBlank)); err != nil {
-			ok = false
-		}
-		if !ok || !contains(matchKeys, strings.TrimFunc(key, javaBlank)) {
+		if !ok {
 			return &Error{Message: "Illegal client matching pattern: " + entry}
 		}
 	}

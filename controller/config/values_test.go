@@ -101,9 +101,17 @@ func TestListOp(t *testing.T) {
 	}{
 		{OpAppend, "delete", "compact", "delete,compact"},
 		{OpAppend, "delete", "delete", "delete"},
-		{OpAppend, "delete", "compact, delete,compact", "delete,compact"},
+		{OpAppend, "delete", "compact,delete,compact", "delete,compact"},
+		{OpAppend, "delete", "compact, delete,compact", "delete,compact, delete"},
 		{OpAppend, "", "compact", "compact"},
-		{OpAppend, "delete", "", "delete"},
+		{OpAppend, "delete", "", "delete,"},
+		{OpAppend, "delete", "a,,b", "delete,a,,b"},
+		{OpAppend, "delete", ",,", "delete"},
+		{OpAppend, "delete,,compact,", "x", "delete,compact,x"},
+		{OpAppend, "", "", ""},
+		{OpSubtract, "delete,compact,delete", "delete", "compact,delete"},
+		{OpSubtract, "delete,compact", " delete", "delete,compact"},
+		{OpSubtract, "delete", "", "delete"},
 		{OpSubtract, "delete,compact", "delete", "compact"},
 		{OpSubtract, "delete", "compact", "delete"},
 		{OpSubtract, "delete", "delete", ""},
@@ -121,11 +129,14 @@ func TestListOp(t *testing.T) {
 	if _, err := ListOp(nil, "foo", OpSubtract, "1", "2"); err == nil {
 		t.Error("an unknown key was taken")
 	}
-	if _, err := ListOp(policy, policy.Name, OpAppend, "", strings.Repeat("x", 32768)); err == nil {
-		t.Error("too long a list was taken")
-	}
-	if got, err := ListOp(policy, policy.Name, OpAppend, "", strings.Repeat("x", 32767)); err != nil || len(got) != 32767 {
-		t.Errorf("the longest list: %v", err)
+}
+
+func TestCheckLength(t *testing.T) {
+	for value, want := range map[string]bool{"": true, strings.Repeat("x", 32767): true, strings.Repeat("x", 32768): false,
+		strings.Repeat("é", 32767): true, strings.Repeat("é", 32768): false, strings.Repeat("😀", 16384): false} { // any order: each by itself
+		if err := CheckLength(value); (err == nil) != want {
+			t.Errorf("%d bytes: %v", len(value), err)
+		}
 	}
 }
 

@@ -185,10 +185,29 @@ func (d *Decider) alter(r resource) ([]records.Metadata, *failure) {
 	for _, key := range keys {
 		configs = append(configs, image.Config{Key: key, Value: after[key]})
 	}
-	if f := d.checkAll(r, configs); f != nil {
-		return nil, f
+	// A broker's changes are judged before they come to Kafka's controller.
+	checks := []func() *failure{func() *failure { return shortEnough(recs) }, func() *failure { return d.checkAll(r, configs) }}
+	if r.kind == image.BrokerResource {
+		slices.Reverse(checks)
+	}
+	for _, check := range checks {
+		if f := check(); f != nil {
+			return nil, f
+		}
 	}
 	return recs, nil
+}
+
+// shortEnough judges how long the values are that would be stored.
+func shortEnough(recs []records.Metadata) *failure {
+	for _, r := range recs {
+		if c, ok := r.(*records.ConfigRecord); ok && c.Value != nil {
+			if err := config.CheckLength(*c.Value); err != nil {
+				return refused(err)
+			}
+		}
+	}
+	return nil
 }
 
 // wellFormed makes the checks that come before a resource is looked at.

@@ -176,6 +176,10 @@ func value(s string) *string {
 	if s == "null" {
 		return nil
 	}
+	if times, ok := strings.CutPrefix(s, "x*"); ok {
+		n, _ := strconv.Atoi(times)
+		s = strings.Repeat("x", n)
+	}
 	return &s
 }
 

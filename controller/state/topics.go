@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"millrace/controller/config"
 	"millrace/controller/image"
 	"millrace/controller/place"
 	"millrace/wire/records"
@@ -222,6 +223,11 @@ func (d *Decider) creationConfigs(t *kmsg.CreateTopicsRequestTopic) ([]image.Con
 	configs := make([]image.Config, 0, len(keys))
 	for _, key := range keys {
 		configs = append(configs, image.Config{Key: key, Value: values[key]})
+	}
+	for _, c := range configs {
+		if err := config.CheckLength(c.Value); err != nil {
+			return nil, refused(err)
+		}
 	}
 	if f := d.checkTopicConfigs(configs); f != nil {
 		return nil, f
