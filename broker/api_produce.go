@@ -211,9 +211,12 @@ func producePartitions(req *kmsg.ProduceRequest) int {
 }
 
 // refusesRequest is the check that holds for a whole request: transactional
-// batches need a transactional id, and WRITE on it; and Kafka, looking for such
-// batches, falls over bytes that are none.
+// batches need a transactional id, and WRITE on it; and Kafka, looking for the first
+// such batch, falls over bytes that are none. When it has found none, or may go on,
+// it falls over codecs that there are not.
 func refusesRequest(c *call, req *kmsg.ProduceRequest) (int16, *string) {
+	found := false
+	var codec *batch.Error
 	for i := range req.Topics {
 		for j := range req.Topics[i].Partitions {
 			r := req.Topics[i].Partitions[j].Records
@@ -226,8 +229,14 @@ func refusesRequest(c *call, req *kmsg.ProduceRequest) (int16, *string) {
 			if err != nil {
 				var refused *batch.Error
 				there := func() bool { return produceThere(c, &req.Topics[i], req.Topics[i].Partitions[j].Partition) }
-				if errors.As(err, &refused) && refused.Request && (refused.Kind != batch.Undecompressable || there()) {
-					return codeOf(err), &refused.Message
+				switch {
+				case !errors.As(err, &refused) || !refused.Request:
+				case refused.Kind != batch.Undecompressable:
+					if !found {
+						return codeOf(err), &refused.Message
+					}
+				case codec == nil && there():
+					codec = refused
 				}
 			}
 			const attributes, magic = 21, 16
@@ -237,7 +246,11 @@ func refusesRequest(c *call, req *kmsg.ProduceRequest) (int16, *string) {
 			if req.TransactionID == nil || !c.allowed(auth.Write, auth.TransactionalID, *req.TransactionID) {
 				return kerr.TransactionalIDAuthorizationFailed.Code, nil
 			}
+			found = true
 		}
+	}
+	if codec != nil {
+		return codeOf(codec), &codec.Message
 	}
 	return 0, nil
 }

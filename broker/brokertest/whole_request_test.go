@@ -1,9 +1,15 @@
 package brokertest
 
 import (
+	"bytes"
+	"encoding/binary"
+	"hash/crc32"
+	"slices"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
 )
 
 // TestOneUnknownResourceTypeRefusesAll: Kafka describes nothing where one of the
@@ -122,6 +128,57 @@ func TestNegativeLimit(t *testing.T) {
 			got := ask[*kmsg.FetchResponse](t, n, c, reading(ids, -1, 1<<20, first, "b/0"))
 			if a, b := got.Topics[0].Partitions[0], got.Topics[1].Partitions[0]; a.ErrorCode != want[0] || b.ErrorCode != want[1] || len(b.RecordBatches) == 0 {
 				t.Errorf("%s: %d, %d with %d bytes", first, a.ErrorCode, b.ErrorCode, len(b.RecordBatches))
+			}
+		}
+	})
+}
+
+// TestProduceFallsOverBytesBeforeCodecs: bytes that are no batch refuse a whole
+// request, and codecs that there are not, up to version 6; the bytes are looked for
+// in all partitions first, wherever they are to go.
+func TestProduceFallsOverBytesBeforeCodecs(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, n *Node) {
+		versions := kversion.Stable()
+		versions.SetMaxKeyVersion(0, 5)
+		c := n.Client(kgo.MaxVersions(versions), kgo.RetryTimeout(0))
+		makeTopic(t, n, n.Client(), "a", 1)
+		good := oneRecord(-1, -1)
+		codec := bytes.Clone(good)
+		codec[22] |= 5
+		binary.BigEndian.PutUint32(codec[17:], crc32.Checksum(codec[21:], crc32.MakeTable(crc32.Castagnoli)))
+		magic := bytes.Clone(good)
+		magic[16] = 3
+		type part struct {
+			index   int32
+			records []byte
+		}
+		for _, x := range []struct {
+			parts []part
+			want  []int16
+		}{
+			{[]part{{0, good}, {7, codec}}, []int16{0, 3}},
+			{[]part{{0, codec}, {7, good}}, []int16{-1, -1}},
+			{[]part{{7, good}, {0, codec}}, []int16{-1, -1}},
+			{[]part{{0, codec}, {-1, magic}}, []int16{2, 2}},
+			{[]part{{-1, magic}, {0, codec}}, []int16{2, 2}},
+		} {
+			req := kmsg.NewPtrProduceRequest()
+			req.Acks, req.TimeoutMillis = 1, 1000
+			topic := kmsg.NewProduceRequestTopic()
+			topic.Topic = "a"
+			for _, p := range x.parts {
+				rp := kmsg.NewProduceRequestTopicPartition()
+				rp.Partition, rp.Records = p.index, p.records
+				topic.Partitions = append(topic.Partitions, rp)
+			}
+			req.Topics = append(req.Topics, topic)
+			got := ask[*kmsg.ProduceResponse](t, n, c, req)
+			var codes []int16
+			for _, p := range got.Topics[0].Partitions {
+				codes = append(codes, p.ErrorCode)
+			}
+			if !slices.Equal(codes, x.want) {
+				t.Errorf("%v: %d, want %d", x.parts, codes, x.want)
 			}
 		}
 	})
