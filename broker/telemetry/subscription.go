@@ -50,13 +50,15 @@ func Parse(name, metrics, interval, match string) (Subscription, error) {
 		s.Interval = time.Duration(ms) * time.Millisecond
 	}
 	for _, m := range split(match) {
-		key, expr, _ := strings.Cut(m, "=")
+		// As Kafka splits it; of two patterns for one thing the last counts.
+		key, expr, _ := strings.Cut(strings.TrimRight(m, "="), "=")
+		key = strings.TrimSpace(key)
 		re, err := regexp.Compile(`^(?:` + strings.TrimSpace(expr) + `)$`)
 		if err != nil {
 			s.never = true
 			return s, fmt.Errorf("match of client metrics %s: %w", name, err)
 		}
-		s.match = append(s.match, pattern{strings.TrimSpace(key), re})
+		s.match = append(slices.DeleteFunc(s.match, func(p pattern) bool { return p.key == key }), pattern{key, re})
 	}
 	return s, nil
 }

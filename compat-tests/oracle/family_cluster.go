@@ -202,6 +202,7 @@ func (g *gen) malformed() Step {
 	inner := oneOf(g.Rand, (*gen).metadata, (*gen).listOffsets, (*gen).describeConfigs, (*gen).describeGroups, (*gen).offsetFetch, (*gen).findCoordinator, (*gen).describeCluster, (*gen).listGroups,
 		(*gen).describeTopicPartitions, (*gen).describeProducers, (*gen).listReassignments, (*gen).describeLogDirs, (*gen).apiVersions, (*gen).epochEnd)(g)
 	return Step{Text: "spoiled, " + mode + ": " + inner.Text, Do: func(p *Play) {
+		var flip *byte
 		p.spoil = func(raw []byte) []byte {
 			switch mode {
 			case "cut":
@@ -211,11 +212,16 @@ func (g *gen) malformed() Step {
 			case "a flipped byte":
 				i := 10 + int(at*float64(len(raw)-10))
 				if i < len(raw) {
-					flip := by
-					if raw[i] >= ' ' {
-						flip = by & 0x1f // texts stay texts: Java puts U+FFFD in place of what is none
+					if flip == nil {
+						// Texts stay texts: Java puts U+FFFD in place of what is none. What the first
+						// server gets changed the second gets, too: an id has other bytes there.
+						flip = &by
+						if raw[i] >= ' ' {
+							small := by & 0x1f
+							flip = &small
+						}
 					}
-					raw[i] ^= flip
+					raw[i] ^= *flip
 				}
 			case "a version too high":
 				binary.BigEndian.PutUint16(raw[2:], binary.BigEndian.Uint16(raw[2:])+30)

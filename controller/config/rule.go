@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -119,14 +120,14 @@ func (k *Key) Canonical(value string) string {
 	if err != nil {
 		return value
 	}
-	if k.Rule.Kind == SetOf {
-		var once []string
-		for _, item := range v.list {
-			if !contains(once, item) {
-				once = append(once, item)
-			}
-		}
-		v.list = once
+	switch k.Rule.Kind {
+	case SetOf, NoBlanks, Matches: // a duplicate counts once
+		once := map[string]bool{}
+		v.list = slices.DeleteFunc(v.list, func(item string) bool {
+			again := once[item]
+			once[item] = true
+			return again
+		})
 	}
 	return v.String()
 }

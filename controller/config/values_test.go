@@ -25,6 +25,8 @@ func TestCheck(t *testing.T) {
 		{TopicScope, "cleanup.policy", " compact , delete ", "", "compact,delete"},
 		{TopicScope, "cleanup.policy", "", "", ""},
 		{TopicScope, "cleanup.policy", "compact,delete,compact", "", "compact,delete"},
+		{ClientMetricsScope, "metrics", "b, a,b", "", "b,a"},
+		{ClientMetricsScope, "match", "client_id=a,client_id=b, client_id=a", "", "client_id=a,client_id=b"},
 		{BrokerScope, "log.cleanup.policy", "compact,compact", "must not be duplicated", ""},
 		{TopicScope, "cleanup.policy", "delete,", "values must not be empty", ""},
 		{TopicScope, "min.cleanable.dirty.ratio", "0.25", "", "0.25"},
