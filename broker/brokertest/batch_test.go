@@ -3,6 +3,7 @@ package brokertest
 import (
 	"encoding/binary"
 	"hash/crc32"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -14,7 +15,9 @@ func oneRecord(producer int64, sequence int32) []byte {
 	b := kmsg.RecordBatch{
 		PartitionLeaderEpoch: -1, Magic: 2, ProducerID: producer, FirstSequence: sequence, NumRecords: 1, Records: rec.AppendTo(nil),
 	}
-	b.FirstTimestamp, b.MaxTimestamp = -1, -1
+	// A producer is forgotten when its last record is old, as one without a time is.
+	b.FirstTimestamp = time.Now().UnixMilli()
+	b.MaxTimestamp = b.FirstTimestamp
 	if producer < 0 {
 		b.ProducerEpoch, b.FirstSequence = -1, -1
 	}

@@ -18,8 +18,8 @@ func (l *Log) OffsetForTime(ts int64, upper batch.Offset) (FoundOffset, bool, er
 }
 
 // OffsetOfMaxTimestamp finds the first record with the largest timestamp of the log, which is -1 where no record has one.
-// false: the log is empty. It may be
-// called concurrently.
+// false: the log is empty, or cleaning has left the first batch with that timestamp without records. It may be called
+// concurrently.
 func (l *Log) OffsetOfMaxTimestamp() (FoundOffset, bool, error) {
 	return l.View().OffsetOfMaxTimestamp()
 }
@@ -71,26 +71,32 @@ func (v *View) largest(i int) (int64, error) {
 
 // searchTime looks in one segment for the first record at or behind both ts and the log start.
 func (v *View) searchTime(i int, ts int64) (FoundOffset, bool, error) {
+	at, ok, err := v.beforeTime(i, ts)
+	if err != nil || !ok {
+		return FoundOffset{}, false, err
+	}
+	return v.scanTime(i, at, func(h batch.Header) bool { return h.MaxTimestamp >= ts }, ts, false)
+}
+
+// beforeTime is a position in a segment before which every record is older than ts, or below the log start.
+func (v *View) beforeTime(i int, ts int64) (int64, bool, error) {
 	seg := v.segs[i]
 	// Every record up to the last time entry below ts is older; the offset index knows where those end.
 	e, ok, err := seg.times.floor(func(e timeEntry) bool { return e.timestamp < ts })
 	if err != nil && !isCorrupt(err) {
-		return FoundOffset{}, false, err
+		return 0, false, err
 	}
 	from := v.start
 	if err == nil && ok && e.relative >= 0 {
 		from = max(from, seg.base+batch.Offset(e.relative))
 	}
 	at, ok, err := seg.find(from, v.sizeOf(i))
-	if err != nil || !ok {
-		return FoundOffset{}, false, err
-	}
-	return v.scanTime(i, at.pos, func(h batch.Header) bool { return h.MaxTimestamp >= ts }, ts)
+	return at.pos, ok && err == nil, err
 }
 
 // scanTime walks a segment's batches from a position and returns the first record, in a batch that want accepts, whose
-// timestamp is at or behind ts.
-func (v *View) scanTime(i int, pos int64, want func(batch.Header) bool, ts int64) (FoundOffset, bool, error) {
+// timestamp is at or behind ts. once looks at the first such batch only.
+func (v *View) scanTime(i int, pos int64, want func(batch.Header) bool, ts int64, once bool) (FoundOffset, bool, error) {
 	seg := v.segs[i]
 	f, err := seg.log.acquire()
 	if err != nil {
@@ -121,6 +127,9 @@ func (v *View) scanTime(i int, pos int64, want func(batch.Header) bool, ts int64
 					return FoundOffset{Offset: r.Offset, Timestamp: r.Timestamp, LeaderEpoch: h.LeaderEpoch}, true, nil
 				}
 			}
+			if once {
+				return FoundOffset{}, false, nil
+			}
 		}
 		sc.step(h)
 	}
@@ -148,7 +157,12 @@ func (v *View) OffsetOfMaxTimestamp() (FoundOffset, bool, error) {
 		// Unlike every other look-up this one may name a record below the log start, as Kafka's does.
 		whole := *v
 		whole.start = 0
-		f, ok, err := whole.searchTime(best, most)
+		at, ok, err := whole.beforeTime(best, most)
+		if err != nil || !ok {
+			return foundMaybe{}, err
+		}
+		// The first batch that says so is asked: where cleaning has left it without records there is none, as in Kafka.
+		f, ok, err := whole.scanTime(best, at, func(h batch.Header) bool { return h.MaxTimestamp == most }, most, true)
 		return foundMaybe{f, ok}, err
 	})
 	if err != nil || !m.ok {

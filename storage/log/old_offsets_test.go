@@ -115,3 +115,26 @@ func TestMaxTimestampOfTimelessRecords(t *testing.T) {
 		}
 	}
 }
+
+// TestMaxTimestampOfAnEmptyBatch: the first batch that has the largest timestamp is
+// asked for its record. A batch that cleaning has emptied and had to leave has none,
+// whatever lies behind it.
+func TestMaxTimestampOfAnEmptyBatch(t *testing.T) {
+	x := newLaundry(t, Config{})
+	x.put(batch.BuilderOptions{}, "a=1")
+	x.clock += 1000
+	x.put(batch.BuilderOptions{Producer: true, ProducerID: 7}, "k=1")
+	x.put(batch.BuilderOptions{}, "c=1")
+	x.roll()
+	if f, ok, err := x.log.OffsetOfMaxTimestamp(); err != nil || !ok || f.Offset != 1 {
+		t.Fatalf("before cleaning: %+v, %v, %v", f, ok, err)
+	}
+	x.clock -= 500
+	x.put(batch.BuilderOptions{}, "k=2")
+	x.roll()
+	x.put(batch.BuilderOptions{}, "b=1")
+	x.clean()
+	if f, ok, err := x.log.OffsetOfMaxTimestamp(); err != nil || ok {
+		t.Errorf("with the batch emptied: %+v, %v, %v; the log is %s", f, ok, err, x.lines())
+	}
+}
