@@ -129,6 +129,9 @@ func (s *side) sweepable(topic string) bool {
 			is[c.Name] = *c.Value
 		}
 	}
+	if is["min.compaction.lag.ms"] != "0" && s.versed.Packed[s.name(topic)] {
+		return false // which records share a segment with one too young depends on sizes
+	}
 	segment := is["internal.segment.bytes"]
 	return strings.Contains(is["cleanup.policy"], "compact") && (segment == smallSegment || segment == largerSegment) &&
 		(is["min.compaction.lag.ms"] == "0" || is["message.timestamp.type"] == "CreateTime") && is["retention.ms"] == "-1" && is["retention.bytes"] == "-1"
