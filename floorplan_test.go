@@ -83,7 +83,7 @@ var rooms = map[string]room{
 	"broker/monitor":     {may: []string{"broker/metrics"}, libs: []string{"github.com/prometheus/client_golang"}, why: "the HTTP side"},
 	"broker/auth":        {why: "who may do what"},
 	"broker/faulttest":   {libs: []string{"pgregory.net/rapid"}, why: "random tests that have to fail"},
-	"broker/brokertest":  {may: []string{"broker", "broker/auth", "controller/config", "controller/raftlog", "storage/disktest", "wire/wiretest"}, libs: []string{"github.com/twmb/franz-go"}, why: "whole brokers in virtual time"},
+	"broker/brokertest":  {may: []string{"broker", "broker/auth", "controller/config", "controller/raftlog", "storage/disktest", "wire/wiretest"}, libs: []string{"github.com/twmb/franz-go", zapLib}, why: "whole brokers in virtual time"},
 }
 
 // outside lists the folders that stand apart: they import nothing of ours.
