@@ -199,6 +199,7 @@ func Open(o StoreOptions) (*Store, error) {
 		written = o.WrittenFiles
 	}
 	s.files = log.NewFiles(read, written)
+	s.fs = s.files.Relieved(s.fs)
 	if err := s.open(o.Dirs); err != nil {
 		s.unlock(false)
 		return nil, err

@@ -20,6 +20,7 @@ type counted struct {
 	mu         sync.Mutex
 	open, most int
 	limit      int // 0: none
+	refuseAll  bool
 }
 
 type countedFile struct {
@@ -29,7 +30,7 @@ type countedFile struct {
 
 func (c *counted) Open(name string, flag disk.Flag) (disk.File, error) {
 	c.mu.Lock()
-	full := c.limit > 0 && c.open >= c.limit
+	full := c.refuseAll || c.limit > 0 && c.open >= c.limit
 	c.mu.Unlock()
 	if full {
 		return nil, &os.PathError{Op: "open", Path: name, Err: syscall.EMFILE}
@@ -241,5 +242,44 @@ func TestFlushAfterAFailedClose(t *testing.T) {
 	armed = true
 	if err := l.Flush(); !errors.Is(err, bad) || l.FlushedOffset() != 0 {
 		t.Errorf("flushed to %d: %v", l.FlushedOffset(), err)
+	}
+}
+
+// TestFlushWithNoDescriptorLeft: a flush opens indexes, snapshots and directories as well. Where the process may open no
+// more, files that nobody has make way for those too, and the directory is not given up.
+func TestFlushWithNoDescriptorLeft(t *testing.T) {
+	fs := &counted{FS: disktest.New()}
+	d := &Directory{}
+	files := NewFiles(100, 100)
+	var logs []*Log
+	for i := range 10 {
+		l, _, err := Open(Options{FS: fs, Dir: fmt.Sprintf("/d/t-%d", i), Topic: "t", Partition: int32(i), Files: files, Directory: d})
+		if err != nil {
+			t.Fatal(err)
+		}
+		logs = append(logs, l)
+		if err := appendOne(l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fs.limit = fs.open
+	l := logs[0]
+	if err := l.Roll(); err != nil {
+		t.Fatalf("a segment with every descriptor taken: %v", err)
+	}
+	if err := appendOne(l); err != nil {
+		t.Fatal(err)
+	}
+	fs.limit = fs.open
+	if err := l.Flush(); err != nil || l.FlushedOffset() != 2 || l.RecoveryPoint() != 2 {
+		t.Errorf("flushed to %d, recovery from %d: %v", l.FlushedOffset(), l.RecoveryPoint(), err)
+	}
+	if err := d.Offline(); err != nil {
+		t.Error(err)
+	}
+	// With none to close either it is an error.
+	fs.refuseAll = true
+	if _, err := l.fs.Open("/d/none", disk.Write|disk.Create); !errors.Is(err, syscall.EMFILE) {
+		t.Errorf("with nothing to close: %v", err)
 	}
 }

@@ -2,13 +2,11 @@ package log
 
 import (
 	"container/list"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"sync"
 	"sync/atomic"
-	"syscall"
 
 	"millrace/storage/disk"
 )
@@ -190,16 +188,22 @@ func (h *handle) acquire() (disk.File, error) {
 		h.mu.Unlock()
 		return nil, errRetired
 	}
-	f, err := h.fs.Open(h.path, disk.Write)
-	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+	// Not through relieved: room is made without the lock.
+	plain := unrelieved(h.fs)
+	f, err := plain.Open(h.path, disk.Write)
+	for n := 0; n < relieveTries && noDescriptor(err); n++ {
 		h.mu.Unlock()
-		h.files.relieve()
+		h.files.relieveAgain(n)
 		h.mu.Lock()
 		if h.pin() {
 			h.mu.Unlock()
 			return h.f, nil
 		}
-		f, err = h.fs.Open(h.path, disk.Write)
+		if h.gone.Load() {
+			h.mu.Unlock()
+			return nil, errRetired
+		}
+		f, err = plain.Open(h.path, disk.Write)
 	}
 	if err != nil {
 		h.mu.Unlock()

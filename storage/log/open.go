@@ -43,6 +43,7 @@ func Open(o Options) (*Log, Report, error) {
 	if l.files == nil {
 		l.files = NewFiles(defaultOwnFiles, defaultOwnFiles)
 	}
+	l.fs = l.files.Relieved(l.fs)
 	if l.now == nil {
 		l.now = time.Now
 	}
