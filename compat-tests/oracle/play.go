@@ -358,12 +358,10 @@ func (p *Play) tell(state func(s *side) string) [2]string {
 	return told
 }
 
-// elects ends a sequence where members of a group have been told of another
-// leader by one server than by the other: whom Kafka takes when the leader is
-// gone is up to a hash map.
+// elects ends a sequence where a group has another leader on one server than on
+// the other: whom Kafka takes when the leader is gone is up to a hash map.
 func (p *Play) elects() {
 	var leaders [2]string
-	told := 0
 	for _, x := range p.pending {
 		if x.out[0] == nil || x.out[1] == nil {
 			continue
@@ -373,18 +371,28 @@ func (p *Play) elects() {
 		if !ok || !ok2 || a.ErrorCode != 0 || b.ErrorCode != 0 || a.Generation != b.Generation {
 			continue
 		}
-		told++
-		if a.LeaderID == a.MemberID {
-			leaders[0] = x.client
-		}
-		if b.LeaderID == b.MemberID {
-			leaders[1] = x.client
+		for i, r := range []*kmsg.JoinGroupResponse{a, b} {
+			if r.LeaderID == r.MemberID {
+				leaders[i] = x.client
+			} else if who := p.Sides[i].who(r.LeaderID); who != "" && leaders[i] == "" {
+				leaders[i] = who
+			}
 		}
 	}
-	if told > 1 && leaders[0] != leaders[1] && leaders[0] != "" && leaders[1] != "" {
+	if leaders[0] != leaders[1] && leaders[0] != "" && leaders[1] != "" {
 		p.over = true
 		p.pending = slices.DeleteFunc(p.pending, func(x *exchange) bool { return x.out[0] != nil && x.out[1] != nil })
 	}
+}
+
+// who is the client that was told a member's id; "" if nobody was.
+func (s *side) who(id string) string {
+	for client, m := range s.members {
+		if m.id == id {
+			return client
+		}
+	}
+	return ""
 }
 
 // abandon ends the connection of a client that waits for an answer, which nobody
