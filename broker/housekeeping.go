@@ -52,6 +52,23 @@ func (b *Broker) housekeep(ctx context.Context) {
 	}
 }
 
+// flushDue makes logs durable where that is due. It waits for the disks, so that
+// nothing else may wait for it: the checkpoints tell meanwhile how far it has come.
+func (b *Broker) flushDue(ctx context.Context) {
+	due := time.NewTicker(flushInterval)
+	defer due.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-due.C:
+			if err := b.store.FlushDue(ctx, b.now()); err != nil {
+				b.refused.Error("flushing of logs failed", zap.Error(err))
+			}
+		}
+	}
+}
+
 // longMillis is a config in milliseconds; more than a machine can wait is for ever.
 func (b *Broker) longMillis(name string) time.Duration {
 	return time.Duration(min(b.config.Long(name), int64(math.MaxInt64/time.Millisecond))) * time.Millisecond
@@ -94,6 +111,10 @@ func (b *Broker) tellOffline(told map[string]bool) {
 // expireInterval is how often partitions look at the clock for lagging
 // followers.
 const expireInterval = time.Second
+
+// flushInterval is how long a segment that was rolled away waits, at most, until
+// it is to be made durable.
+const flushInterval = time.Second
 
 func (b *Broker) retain() {
 	for _, p := range b.replicas.all() {

@@ -2,6 +2,7 @@ package storage
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -136,6 +137,8 @@ func (h *house) life() (flushed map[partitionKey]batch.Offset, made map[partitio
 	add(a, 2)
 	_ = a.Roll()
 	add(a, 1)
+	_ = h.s.FlushDue(context.Background(), h.clock.Add(time.Minute))
+	flush("a")
 	_ = h.s.Housekeep(h.clock.Add(time.Minute))
 	if !h.fs.Stopped() {
 		flushed[partitionKey{"a", 0}] = a.FlushedOffset()

@@ -2,12 +2,8 @@ package storage
 
 import (
 	"errors"
-	"fmt"
 	"maps"
-	"sync"
 	"time"
-
-	"go.uber.org/zap"
 
 	"millrace/storage/batch"
 	"millrace/storage/disk"
@@ -39,21 +35,15 @@ func (s *Store) openLogs() map[*directory]map[partitionKey]*log.Log {
 	return out
 }
 
-// Housekeep does what is due and needs no partition's lock: it removes deleted segments and partitions, syncs segments
-// that were rolled away and logs whose flush.ms has passed, and writes the checkpoints. Retention and the expiry of
-// producers change a log and are the partition's own.
+// Housekeep does what is due and needs no partition's lock: it removes deleted segments and partitions and writes the
+// checkpoints. Retention and the expiry of producers change a log and are the partition's own; to wait for the disk until
+// logs are durable is FlushDue's.
 func (s *Store) Housekeep(now time.Time) error {
 	var errs []error
 	for _, logs := range s.openLogs() {
 		for _, l := range logs {
-			if l.Offline() != nil {
-				continue
-			}
-			errs = append(errs, l.RemoveDeleted(now))
-			if l.FlushRolledDue() || l.FlushDue(now.UnixMilli()) {
-				if err := l.Flush(); !errors.Is(err, log.ErrClosed) {
-					errs = append(errs, err)
-				}
+			if l.Offline() == nil {
+				errs = append(errs, l.RemoveDeleted(now))
 			}
 		}
 	}
@@ -245,106 +235,4 @@ func (s *Store) forget(d *directory, k partitionKey) error {
 		}
 	}
 	return nil
-}
-
-// closers is how many logs are closed at a time: closing one that was written to waits for the disk.
-const closers = 8
-
-// Close closes everything. With clean, logs are closed in order, the checkpoints written, and each directory in which
-// all of that went well gets the mark that lets the next start read no segment. Nobody may use the logs any more.
-func (s *Store) Close(clean bool) error {
-	s.mu.Lock()
-	if s.closed {
-		s.mu.Unlock()
-		return nil
-	}
-	s.closed = true
-	epoch := s.brokerEpoch
-	s.mu.Unlock()
-	all := s.openLogs()
-	var errs []error
-	for _, d := range s.dirs {
-		if !clean || d.health.Offline() != nil {
-			for _, l := range all[d] {
-				l.Abandon()
-			}
-			continue
-		}
-		if err := s.closeDir(d, all[d], epoch); err != nil {
-			errs = append(errs, fmt.Errorf("close %s: %w", d.path, err))
-		}
-	}
-	s.unlock(clean)
-	return errors.Join(errs...)
-}
-
-func (s *Store) closeDir(d *directory, logs map[partitionKey]*log.Log, brokerEpoch int64) error {
-	var mu sync.Mutex
-	var errs []error
-	work := make(chan *log.Log)
-	var wg sync.WaitGroup
-	for range min(closers, len(logs)) {
-		wg.Add(1)
-		go func() {
-			defer wg.Done()
-			for l := range work {
-				if err := l.Close(); err != nil {
-					mu.Lock()
-					errs = append(errs, err)
-					mu.Unlock()
-				}
-			}
-		}()
-	}
-	for _, l := range logs {
-		work <- l
-	}
-	close(work)
-	wg.Wait()
-	keep := s.notOpen(d)
-	for i := range checkpointFiles {
-		errs = append(errs, s.writeCheckpoint(d, i, s.now(), keep, logs, true))
-	}
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
-	if n := s.unrecovered(d, logs); n > 0 {
-		s.logger.Warn("no mark of a clean stop: not all logs were opened and recovered", zap.String("dir", d.path), zap.Int("logs", n))
-		return nil
-	}
-	if err := disk.Replace(s.fs, d.path, cleanFile, encodeClean(brokerEpoch)); err != nil {
-		return d.health.Fail("writing "+cleanFile, err)
-	}
-	return nil
-}
-
-// unrecovered counts the logs of a directory that the next start has to look at again: those that did not open, and after
-// a start that was not clean those that nobody opened.
-func (s *Store) unrecovered(d *directory, logs map[partitionKey]*log.Log) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n := 0
-	for k, e := range s.logs {
-		if e.dir == d && logs[k] == nil {
-			n++
-		}
-	}
-	if !d.clean {
-		n += len(d.found) + len(d.futures)
-	}
-	return n
-}
-
-// unlock gives the directories back. After a clean stop the lock files go too, as Kafka's do.
-func (s *Store) unlock(clean bool) {
-	for _, d := range s.dirs {
-		if d.lock == nil {
-			continue
-		}
-		if clean && d.health.Offline() == nil {
-			_ = s.fs.Remove(d.path + "/" + lockFile)
-		}
-		_ = d.lock.Close()
-		d.lock = nil
-	}
 }

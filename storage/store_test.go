@@ -181,31 +181,6 @@ func TestCheckpointsFollow(t *testing.T) {
 	}
 }
 
-func TestHousekeepSyncsRolledSegments(t *testing.T) {
-	h := newHouse(t)
-	l := h.log("t", 1, 0)
-	h.add(l, 3)
-	h.ok(h.s.Housekeep(h.clock))
-	if l.RecoveryPoint() != 0 {
-		t.Fatal("a segment that is written to was synced")
-	}
-	h.ok(l.Roll())
-	h.add(l, 1)
-	h.ok(h.s.Housekeep(h.clock))
-	if l.RecoveryPoint() < 3 {
-		t.Fatalf("recovery point %d", l.RecoveryPoint())
-	}
-	c := l.Config()
-	c.FlushMs = 1000
-	l.SetConfig(c)
-	h.add(l, 1)
-	h.clock = h.clock.Add(time.Second)
-	h.ok(h.s.Housekeep(h.clock))
-	if l.RecoveryPoint() != 5 {
-		t.Fatalf("recovery point %d with flush.ms", l.RecoveryPoint())
-	}
-}
-
 func TestUnreadableCheckpoint(t *testing.T) {
 	h := newHouse(t)
 	l := h.log("t", 1, 0)

@@ -126,6 +126,14 @@ func (e *TooLongError) Error() string {
 // Replace puts a file with the given bytes in place of name: a reader after a crash finds the old bytes or the new,
 // never a mix. It writes name + ".tmp", syncs it, renames it and syncs the directory.
 func Replace(fs FS, dir, name string, b []byte) error {
+	if err := Put(fs, dir, name, b); err != nil {
+		return err
+	}
+	return fs.SyncDir(dir)
+}
+
+// Put is Replace but for the last step: after a crash the old bytes may be there until the directory was synced.
+func Put(fs FS, dir, name string, b []byte) error {
 	path := dir + "/" + name
 	tmp := path + ".tmp"
 	f, err := fs.Open(tmp, Write|Create|Truncated)
@@ -143,8 +151,5 @@ func Replace(fs FS, dir, name string, b []byte) error {
 	if err := f.Close(); err != nil {
 		return err
 	}
-	if err := fs.Rename(tmp, path); err != nil {
-		return err
-	}
-	return fs.SyncDir(dir)
+	return fs.Rename(tmp, path)
 }

@@ -26,6 +26,7 @@ var cleanSteps = []struct {
 	{10, "high watermark", false, (*cleanWorld).highWatermark},
 	{6, "roll", false, (*cleanWorld).roll},
 	{3, "flush", false, (*cleanWorld).flush},
+	{2, "flush what was rolled", false, (*cleanWorld).flushRolled},
 	{3, "checkpoint", false, (*cleanWorld).checkpoint},
 	{5, "time passes", false, (*cleanWorld).timePasses},
 	{14, "clean", false, (*cleanWorld).clean},
@@ -165,6 +166,8 @@ func (w *cleanWorld) highWatermark(d draw) error {
 
 func (w *cleanWorld) roll(draw) error  { return w.log.Roll() }
 func (w *cleanWorld) flush(draw) error { return w.log.Flush() }
+
+func (w *cleanWorld) flushRolled(draw) error { return w.log.FlushRolled() }
 
 func (w *cleanWorld) checkpoint(draw) error {
 	w.point, w.storedStart, w.storedCleaned = w.log.RecoveryPoint(), w.start, w.log.CleanedTo()

@@ -25,7 +25,7 @@ func (l *Log) Close() error {
 		return l.fail("close", err)
 	}
 	// The snapshot says to a recovery that the indexes are durable: they are before it is there.
-	if err := l.flushView(l.View(), true); err != nil {
+	if err := l.flushView(l.View(), flushWhole); err != nil {
 		return err
 	}
 	if err := l.writeSnapshot(l.end, true); err != nil {

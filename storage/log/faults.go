@@ -13,6 +13,7 @@ type faultSwitches struct {
 	keepIndexes   bool // recovery goes on with the indexes it finds
 	pointAhead    bool // the recovery point is where the log ends, flushed or not
 	pointPasses   bool // the recovery point is where a segment begins although the indexes of the one before were not synced
+	rolledAhead   bool // a flush of the rolled segments counts for the active one as well
 	trustCRC      bool // recovery does not compare checksums
 	acceptHoles   bool // recovery goes on behind a hole between segments
 	overwrite     bool // a truncation cuts in place although readers have the bytes

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
+	"sync/atomic"
 
 	"millrace/storage/batch"
 	"millrace/storage/disk"
@@ -52,76 +53,121 @@ func (v *View) waits() bool {
 // Flush makes everything appended before the call durable. It may be called concurrently with everything: callers that
 // wait while another's sync runs are served together by the next one.
 func (l *Log) Flush() error {
-	v := l.View()
-	if l.FlushedOffset() >= v.end && !v.waits() {
+	return l.flush(flushWritten, func(v *View) bool { return l.FlushedOffset() < v.end || v.waits() })
+}
+
+// FlushRolled makes the segments durable that are not written to any more, so that the recovery point comes to where the
+// active one begins. That one is left to the system, as Kafka does after a roll. It may be called concurrently with
+// everything.
+func (l *Log) FlushRolled() error { return l.flush(flushRolled, (*View).waits) }
+
+// scope is how much of a view is made durable.
+type scope int
+
+const (
+	flushRolled  scope = iota // the segments that are not written to any more, as a whole
+	flushWritten              // the active one too, but not its indexes: after a crash they are made anew
+	flushWhole                // these as well, which is for a close
+)
+
+// flush makes durable what the newest view holds, if that is asked for still when it is its turn.
+func (l *Log) flush(what scope, due func(*View) bool) error {
+	if !due(l.View()) {
 		return l.directory.Offline()
 	}
 	l.flushing.Lock()
 	defer l.flushing.Unlock()
-	if l.FlushedOffset() >= v.end && !v.waits() {
+	if !due(l.View()) {
 		return l.directory.Offline()
 	}
 	if l.onFlush == nil {
-		return l.flushView(l.View(), false)
+		return l.flushView(l.View(), what)
 	}
 	begun := l.now()
-	err := l.flushView(l.View(), false)
+	err := l.flushView(l.View(), what)
 	l.onFlush(l.now().Sub(begun))
 	return err
 }
 
-// flushView syncs what a view holds; the caller holds flushing. all also syncs the active segment's indexes, which is
-// for a close: after a crash they are made anew.
-func (l *Log) flushView(v *View, all bool) error {
+// flushView makes durable what a view holds; the caller holds flushing.
+func (l *Log) flushView(v *View, what scope) error {
 	if err := l.directory.Offline(); err != nil {
 		return err
 	}
 	if v.closed {
 		return ErrClosed
 	}
-	// Below a segment that is wholly durable all are; before the recovery point enters a segment, those below it are.
-	from := len(v.segs)
-	for from > 0 && !v.segs[from-1].synced.Load() {
-		from--
-	}
-	for i := from; i < len(v.segs); i++ {
-		closed := i < len(v.segs)-1
-		if err := l.syncSegment(v.segs[i], all || closed); err != nil {
-			return l.fail("flush", err)
-		}
-		if closed {
-			v.segs[i].synced.Store(true)
-		}
-	}
-	if err := l.syncNames(); err != nil {
-		return l.fail("flush", err)
-	}
-	// The epochs go before the recovery point passes their batches: behind it, recovery finds them in the batches.
-	if err := l.storeEpochs(v); err != nil {
+	if err := l.syncView(v, what); err != nil {
 		return l.fail("flush", err)
 	}
 	// A file that was closed meanwhile was synced at that, and says no more whether it could be.
 	if err := l.directory.Offline(); err != nil {
 		return err
 	}
-	l.raiseFlushed(v)
-	l.flushedAt.Store(l.now().UnixMilli())
+	l.raiseFlushed(v, what)
+	if what != flushRolled {
+		l.flushedAt.Store(l.now().UnixMilli())
+	}
 	return nil
 }
 
-// raiseFlushed takes note that what a view holds is durable.
-func (l *Log) raiseFlushed(v *View) {
+// syncView syncs the segments of a view, the names of the files, and the leader epochs.
+func (l *Log) syncView(v *View, what scope) error {
+	last := len(v.segs) - 1
+	// Below a segment that is wholly durable all are; before the recovery point enters a segment, those below it are.
+	from := last
+	for from > 0 && !v.segs[from-1].synced.Load() {
+		from--
+	}
+	for i := max(from, 0); i < last; i++ {
+		if err := l.syncSegment(v.segs[i], true); err != nil {
+			return err
+		}
+		v.segs[i].synced.Store(true)
+	}
+	if last >= 0 && what != flushRolled {
+		if err := l.syncSegment(v.segs[last], what == flushWhole); err != nil {
+			return err
+		}
+	} else if last >= 0 {
+		// A recovery that begins with the segment begins with what was known of producers there.
+		if err := l.syncSnapshot(v.segs[last]); err != nil {
+			return err
+		}
+	}
+	// The epochs go before the recovery point passes their batches: behind it, recovery finds them in the batches.
+	if err := l.storeEpochs(v); err != nil {
+		return err
+	}
+	return l.syncNames()
+}
+
+// raiseFlushed takes note that of a view so much is durable.
+func (l *Log) raiseFlushed(v *View, what scope) {
 	l.pointMu.Lock()
 	defer l.pointMu.Unlock()
-	l.flushed.Store(max(l.flushed.Load(), int64(v.end)))
-	// Where the view ends a segment may have begun since: its own last one was synced while it was written to, without
-	// its indexes.
-	for len(l.begun) > 0 && l.begun[0] < v.end {
+	// Where the view's last segment begins: the ones before it are durable as a whole.
+	base := batch.Offset(0)
+	if n := len(v.segs); n > 0 {
+		base = v.segs[n-1].base
+	}
+	end := base
+	if what != flushRolled && !faults.rolledAhead {
+		end = v.end
+	}
+	if faults.rolledAhead {
+		base, end = v.end, v.end
+	}
+	l.flushed.Store(max(l.flushed.Load(), int64(end)))
+	for len(l.begun) > 0 && (l.begun[0] <= base || l.begun[0] < end) {
 		l.begun = l.begun[1:] // the view has it, and the one before it was synced as a whole
 	}
-	if n := len(v.segs); n == 0 || len(l.begun) == 0 || l.begun[0] != v.end || v.segs[n-1].base == v.end || faults.pointPasses {
-		l.point.Store(max(l.point.Load(), int64(v.end)))
+	// Where the view ends a segment may have begun since: its own last one was synced while it was written to, without
+	// its indexes.
+	if len(l.begun) > 0 && l.begun[0] == end && !faults.pointPasses {
+		end = base
 	}
+	l.point.Store(max(l.point.Load(), int64(end)))
 }
 
 // setFlushed says that everything below an offset is durable, and nothing else.
@@ -153,32 +199,46 @@ func (l *Log) beginsAt(o batch.Offset) bool {
 
 // syncNames makes durable which files there are, and whose they are; the caller holds flushing.
 func (l *Log) syncNames() error {
-	if l.metaDirty.Swap(false) {
-		if err := l.syncFile(l.dir + "/" + metadataFile); err != nil {
-			return err
-		}
+	return errors.Join(
+		settle(&l.metaDirty, func() error { return l.syncFile(l.dir + "/" + metadataFile) }),
+		settle(&l.dirDirty, func() error { return l.syncDir(l.dir) }),
+		settle(&l.madeDirty, func() error { return l.syncDir(parent(l.dir)) }),
+	)
+}
+
+// settle does what is to be done where something is dirty. What becomes dirty meanwhile stays so, as does what could not be
+// done.
+func settle(dirty *atomic.Bool, do func() error) error {
+	if !dirty.Swap(false) {
+		return nil
 	}
-	if l.dirDirty.Swap(false) && !faults.skipDirSync {
-		if err := l.fs.SyncDir(l.dir); err != nil {
-			return fmt.Errorf("sync directory: %w", err)
-		}
+	err := do()
+	if err != nil {
+		dirty.Store(true)
 	}
-	if l.madeDirty.Swap(false) {
-		if err := l.fs.SyncDir(parent(l.dir)); err != nil {
-			return fmt.Errorf("sync directory: %w", err)
-		}
+	return err
+}
+
+func (l *Log) syncDir(dir string) error {
+	if faults.skipDirSync && dir == l.dir {
+		return nil
+	}
+	if err := l.fs.SyncDir(dir); err != nil {
+		return fmt.Errorf("sync directory: %w", err)
 	}
 	return nil
 }
 
-// storeEpochs writes the epoch file if it does not say what the view does; the caller holds flushing.
+// storeEpochs writes the epoch file if it does not say what the view does; syncNames makes its name durable. The caller
+// holds flushing.
 func (l *Log) storeEpochs(v *View) error {
 	if len(v.segs) == 0 || v.epochs.Equal(l.stored) || faults.skipEpochs {
 		return nil
 	}
-	if err := disk.Replace(l.fs, l.dir, epochFile, v.epochs.Encode()); err != nil {
+	if err := disk.Put(l.fs, l.dir, epochFile, v.epochs.Encode()); err != nil {
 		return fmt.Errorf("write leader epochs: %w", err)
 	}
+	l.dirDirty.Store(true)
 	l.stored = v.epochs
 	return nil
 }
@@ -199,21 +259,26 @@ func (l *Log) syncSegment(seg *segment, indexes bool) error {
 	if err != nil {
 		return fmt.Errorf("sync segment %d: %w", seg.base, err)
 	}
-	// The snapshot at its base was written once, before the segment was begun.
-	if !seg.snapshotSynced.Load() {
-		if err := l.syncFile(l.dir + "/" + fileName(seg.base, suffixSnapshot)); err != nil {
-			return err
-		}
-		seg.snapshotSynced.Store(true)
-	}
-	if !indexes {
-		return nil
+	if err := l.syncSnapshot(seg); err != nil || !indexes {
+		return err
 	}
 	for _, path := range []string{seg.offsets.path, seg.times.path, seg.txns.path} {
 		if err := l.syncFile(path); err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// syncSnapshot syncs the producers' snapshot at a segment's base, which was written once, before the segment was begun.
+func (l *Log) syncSnapshot(seg *segment) error {
+	if seg.snapshotSynced.Load() {
+		return nil
+	}
+	if err := l.syncFile(l.dir + "/" + fileName(seg.base, suffixSnapshot)); err != nil {
+		return err
+	}
+	seg.snapshotSynced.Store(true)
 	return nil
 }
 

@@ -222,7 +222,7 @@ func TestRollBesideFlush(t *testing.T) {
 	v := x.log.View()
 	x.ok(x.log.Roll())
 	x.log.flushing.Lock()
-	x.ok(x.log.flushView(v, false))
+	x.ok(x.log.flushView(v, flushWritten))
 	x.log.flushing.Unlock()
 	if x.log.FlushedOffset() != 10 || x.log.RecoveryPoint() != 0 || !x.log.FlushRolledDue() {
 		t.Fatalf("flushed to %d, the recovery point is %d", x.log.FlushedOffset(), x.log.RecoveryPoint())
@@ -242,7 +242,7 @@ func TestRollsBesideFlush(t *testing.T) {
 	x.add(10)
 	x.ok(x.log.Roll())
 	x.log.flushing.Lock()
-	x.ok(x.log.flushView(v, false))
+	x.ok(x.log.flushView(v, flushWritten))
 	x.log.flushing.Unlock()
 	if x.log.FlushedOffset() != 10 || x.log.RecoveryPoint() != 0 {
 		t.Fatalf("flushed to %d, the recovery point is %d", x.log.FlushedOffset(), x.log.RecoveryPoint())

@@ -94,6 +94,7 @@ func (l *Log) truncate(to batch.Offset) error {
 	if err := l.resume(next, pos, end); err != nil {
 		return err
 	}
+	l.dirDirty.Store(false)
 	if err := l.fs.SyncDir(l.dir); err != nil {
 		return err
 	}
@@ -116,7 +117,10 @@ func (l *Log) truncate(to batch.Offset) error {
 		seg.log.retire()
 	}
 	seg.retireIndexes()
-	return l.storeEpochs(l.View())
+	if err := l.storeEpochs(l.View()); err != nil {
+		return err
+	}
+	return l.syncNames()
 }
 
 // lowerTo stores a recovery point before the log is cut below the present one.
@@ -316,5 +320,8 @@ func (l *Log) truncateFully(start batch.Offset) error {
 	l.setFlushed(start)
 	l.hwAt = l.placeOf(l.hw)
 	l.publish()
-	return l.storeEpochs(l.View())
+	if err := l.storeEpochs(l.View()); err != nil {
+		return err
+	}
+	return l.syncNames()
 }

@@ -124,6 +124,7 @@ var steps = []struct {
 	{6, "high watermark", (*world).highWatermark},
 	{3, "new epoch", (*world).newEpoch},
 	{3, "flush", (*world).flush},
+	{2, "flush what was rolled", (*world).flushRolled},
 	{3, "checkpoint", (*world).checkpoint},
 	{3, "truncate", (*world).truncate},
 	{1, "truncate fully", (*world).truncateFully},
@@ -356,6 +357,16 @@ func (w *world) flush(draw) error {
 	}
 	if w.log.FlushedOffset() != w.end {
 		return differ("flushed offset %d, want %d", w.log.FlushedOffset(), w.end)
+	}
+	return nil
+}
+
+func (w *world) flushRolled(draw) error {
+	if err := w.log.FlushRolled(); err != nil {
+		return err
+	}
+	if base := w.newest(); (len(w.log.segs) > 1 && w.log.RecoveryPoint() < base) || w.log.FlushRolledDue() {
+		return differ("the recovery point is %d, the active segment begins at %d", w.log.RecoveryPoint(), base)
 	}
 	return nil
 }
