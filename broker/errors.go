@@ -69,6 +69,7 @@ var plainErrors = []struct {
 	{partition.ErrNotReplica, kerr.NotLeaderForPartition},
 	{partition.ErrGone, kerr.UnknownTopicOrPartition},
 	{log.ErrClosed, kerr.UnknownTopicOrPartition},
+	{log.ErrNoDescriptor, kerr.KafkaStorageError}, // as for any error of the disk; the directory stays
 	{partition.ErrNotEnoughReplicas, kerr.NotEnoughReplicas},
 	{partition.ErrNotEnoughReplicasAfterAppend, kerr.NotEnoughReplicasAfterAppend},
 	{partition.ErrTimedOut, kerr.RequestTimedOut},

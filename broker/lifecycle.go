@@ -89,6 +89,7 @@ func start(ctx context.Context, o Options) (b *Broker, err error) {
 	b.background(b.heartbeats)
 	b.background(b.housekeep)
 	b.background(b.flushDue)
+	b.background(b.store.Settle)
 	b.startCleaner()
 	b.background(b.tellDirectories)
 	b.background(b.moveReplicas)

@@ -178,6 +178,8 @@ func (c *Cleaner) cleanOne(ctx context.Context, id int, keys *compact.Keys, buff
 		c.stats.Cleanings++
 		c.mu.Unlock()
 		return true
+	case errors.Is(err, log.ErrNoDescriptor):
+		c.s.logger.Warn("log is to be cleaned later", zap.String("log", d.log.Dir()), zap.Error(err))
 	case errors.Is(err, log.ErrOvertaken):
 		c.mu.Lock()
 		c.stats.Overtook++
@@ -221,7 +223,7 @@ func (c *Cleaner) grab() (dirty, bool) {
 			continue
 		}
 		r, err := l.Cleanable(now.UnixMilli())
-		if errors.Is(err, log.ErrClosed) {
+		if errors.Is(err, log.ErrClosed) || errors.Is(err, log.ErrNoDescriptor) {
 			continue
 		}
 		if err != nil {

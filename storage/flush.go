@@ -38,6 +38,19 @@ func (s *Store) FlushDue(ctx context.Context, now time.Time) error {
 	return errors.Join(errs...)
 }
 
+// Settle keeps room for files that are to be opened until ctx ends: what was written to those that were not used for long
+// is synced, and they are closed. Where nobody does it, who opens a file waits for that.
+func (s *Store) Settle(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.files.Crowded():
+			s.files.Settle()
+		}
+	}
+}
+
 // flushDue flushes of a log what is due.
 func flushDue(l *log.Log, now time.Time) error {
 	var err error

@@ -72,9 +72,16 @@ func (s *Store) removeDoomed(now time.Time) error {
 		if d.dir.health.Offline() != nil {
 			continue
 		}
-		if err := d.remove(); err != nil {
-			errs = append(errs, d.dir.health.Fail("removing "+d.path, err))
+		err := d.remove()
+		if err != nil {
+			err = d.dir.health.Fail("removing "+d.path, err)
 		}
+		if errors.Is(err, log.ErrNoDescriptor) {
+			s.mu.Lock()
+			s.doomed = append(s.doomed, d) // the next time
+			s.mu.Unlock()
+		}
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }

@@ -56,9 +56,13 @@ func (s *Store) LogAt(at Where, topic string, id [16]byte, partition int32, c lo
 	var other *log.TopicIDError
 	if errors.As(err, &other) {
 		if err := s.putAside(e.dir, k); err != nil {
+			e.fresh = true // perhaps: then what the checkpoints say is of the other one
 			return nil, err
 		}
 		l, err = s.openLog(e, k, id, c)
+	}
+	if errors.Is(err, log.ErrNoDescriptor) {
+		return nil, fmt.Errorf("open log %s: %w", partitionDir(topic, partition), err) // and to be tried again
 	}
 	if err != nil {
 		e.failed = fmt.Errorf("open log %s: %w", partitionDir(topic, partition), err)

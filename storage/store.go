@@ -199,7 +199,7 @@ func Open(o StoreOptions) (*Store, error) {
 		written = o.WrittenFiles
 	}
 	s.files = log.NewFiles(read, written)
-	s.fs = s.files.Relieved(s.fs)
+	s.fs = s.files.Room(s.fs)
 	if err := s.open(o.Dirs); err != nil {
 		s.unlock(false)
 		return nil, err
@@ -226,7 +226,7 @@ func (s *Store) open(paths []string) error {
 		}
 		if err != nil {
 			s.logger.Error("data directory is offline", zap.String("dir", path), zap.Error(err))
-			_ = d.health.Fail("start", err)
+			_ = d.health.GiveUp("start", err)
 		}
 	}
 	if err := s.checkIdentity(); err != nil {
@@ -243,7 +243,7 @@ func (s *Store) open(paths []string) error {
 		}
 		if err != nil {
 			s.logger.Error("data directory is offline", zap.String("dir", d.path), zap.Error(err))
-			_ = d.health.Fail("start", err)
+			_ = d.health.GiveUp("start", err)
 		}
 	}
 	var why []error

@@ -210,7 +210,7 @@ func (f *FS) Outcomes() Outcomes {
 
 // Kill makes the disk what it is after the process died and the machine did not: everything is still there, and files
 // and locks of before are dead.
-func (f *FS) Kill() { f.crash(func(n *node) { n.keep() }) }
+func (f *FS) Kill() { f.crash(func(*node) {}) }
 
 func (f *FS) crash(settle func(*node)) {
 	f.mu.Lock()
@@ -219,17 +219,6 @@ func (f *FS) crash(settle func(*node)) {
 	f.generation++
 	f.locks = map[string]bool{}
 	f.stopped, f.stopAt, f.failAt = false, 0, 0
-}
-
-func (n *node) keep() {
-	if !n.dir {
-		n.synced, n.writes = n.now.clone(), nil
-		return
-	}
-	n.durable, n.changes = maps.Clone(n.names), nil
-	for _, c := range n.names {
-		c.keep()
-	}
 }
 
 // settle decides what of a node survives.

@@ -62,6 +62,9 @@ func (l *Log) AppendUnseen(b []byte, h batch.Header, now int64, r producer.Rules
 	if err := l.prepare(h, len(b), now); err != nil {
 		return Appended{}, err
 	}
+	if err := l.knowAborted(marker); err != nil {
+		return Appended{}, err
+	}
 	batch.Patch(b, h.BaseOffset, h.LeaderEpoch)
 	pos := l.active.size
 	if err := l.active.seg.log.write(b, pos); err != nil {
@@ -87,6 +90,13 @@ func (l *Log) AppendAsFollower(b []byte) (Appended, error) {
 	if len(batches) == 0 {
 		return Appended{Base: l.end, Last: l.end - 1, MaxTimestamp: batch.NoTimestamp, LogStart: l.start}, nil
 	}
+	out, err := l.appendCopied(b, batches)
+	l.Publish()
+	return out, err
+}
+
+// appendCopied writes batches of b and notes them. What was written before an error stays.
+func (l *Log) appendCopied(b []byte, batches []copied) (Appended, error) {
 	now := l.now().UnixMilli()
 	out := Appended{Base: batches[0].h.BaseOffset, MaxTimestamp: batch.NoTimestamp, LogStart: l.start}
 	for len(batches) > 0 {
@@ -107,6 +117,11 @@ func (l *Log) AppendAsFollower(b []byte) (Appended, error) {
 			}
 			size += h.Size()
 		}
+		for _, c := range batches[:n] {
+			if err := l.knowAborted(c.marker); err != nil {
+				return Appended{}, err
+			}
+		}
 		pos := l.active.size
 		if err := l.active.seg.log.write(b[first.at:first.at+size], pos); err != nil {
 			return Appended{}, l.fail("append", err)
@@ -118,10 +133,21 @@ func (l *Log) AppendAsFollower(b []byte) (Appended, error) {
 			pos += int64(c.h.Size())
 			out.Last, out.MaxTimestamp = c.h.LastOffset(), max(out.MaxTimestamp, c.h.MaxTimestamp)
 		}
+		l.unseen = true
 		batches = batches[n:]
 	}
-	l.publish()
 	return out, nil
+}
+
+// knowAborted sees to it that an abort marker can be noted without a look at the disk.
+func (l *Log) knowAborted(m *batch.Marker) error {
+	if m == nil || m.Type != batch.Abort {
+		return nil
+	}
+	if _, err := l.last().txns.list(); err != nil {
+		return l.fail("transaction index", err)
+	}
+	return nil
 }
 
 // copied is one batch of what a follower fetched.
@@ -186,9 +212,12 @@ func (l *Log) prepare(h batch.Header, size int, now int64) error {
 			return l.fail("opening the active segment", err)
 		}
 	}
-	full, err := l.mustRoll(h, size, now, 0, 0)
-	if err != nil {
-		return l.fail("append", err)
+	full := l.begunHalf
+	if !full {
+		var err error
+		if full, err = l.mustRoll(h, size, now, 0, 0); err != nil {
+			return l.fail("append", err)
+		}
 	}
 	if full {
 		// The new segment begins where the old one ends, also before a gap: recovery takes a hole between two segments
@@ -259,12 +288,11 @@ func (l *Log) firstTimestamp(seg *segment) (int64, error) {
 	return h.MaxTimestamp, nil
 }
 
-// written takes note of a batch that stands at pos in the active segment.
+// written takes note of a batch that stands at pos in the active segment. What it notes beside the batch is in memory
+// first, and nothing vouches for it before it is in its file: where no descriptor is left for that it goes there later.
 func (l *Log) written(h batch.Header, m *batch.Marker, pos int64) error {
 	seg := l.last()
-	if err := l.active.index(seg, h, pos, l.cfg.Load().IndexIntervalBytes); err != nil {
-		return l.fail("index", err)
-	}
+	l.active.index(seg, h, pos, l.cfg.Load().IndexIntervalBytes)
 	seg.note(h.BaseOffset, h.LastOffsetDelta, pos)
 	l.end = h.NextOffset()
 	if last, ok := l.epochs.Latest(); h.LeaderEpoch >= 0 && (!ok || h.LeaderEpoch > last) {
@@ -272,18 +300,30 @@ func (l *Log) written(h batch.Header, m *batch.Marker, pos int64) error {
 	}
 	if h.HasProducer() {
 		if done, ok := l.producers.Appended(h, m); ok && done.Aborted {
-			if err := seg.txns.add(done); err != nil {
-				return l.fail("transaction index", err)
-			}
+			seg.txns.add(done)
 			l.dirDirty.Store(true) // its first entry makes the file
 		}
+	}
+	if err := seg.spill(); err != nil && !errors.Is(err, ErrNoDescriptor) {
+		return l.fail("index", err)
 	}
 	return nil
 }
 
+// spill writes to the files of the indexes what has gathered for them.
+func (s *segment) spill() error {
+	if err := s.offsets.spill(); err != nil {
+		return err
+	}
+	if err := s.times.spill(); err != nil {
+		return err
+	}
+	return s.txns.save()
+}
+
 // index takes note of a batch at pos in what a and the segment's indexes say. An entry names the batch before which more
 // than index.interval.bytes were appended since the last entry.
-func (a *active) index(seg *segment, h batch.Header, pos int64, interval int32) error {
+func (a *active) index(seg *segment, h batch.Header, pos int64, interval int32) {
 	if pos == 0 {
 		a.first, a.hasFirst = h.MaxTimestamp, true
 	}
@@ -291,26 +331,21 @@ func (a *active) index(seg *segment, h batch.Header, pos int64, interval int32) 
 		a.maxTimestamp, a.maxOffset = h.MaxTimestamp, h.LastOffset()
 	}
 	if a.sinceIndex > int(interval) {
-		if err := seg.offsets.add(offsetEntry{relative: int32(h.LastOffset() - seg.base), position: int32(pos)}); err != nil {
-			return err
-		}
-		if err := a.indexTime(seg); err != nil {
-			return err
-		}
+		seg.offsets.add(offsetEntry{relative: int32(h.LastOffset() - seg.base), position: int32(pos)})
+		a.indexTime(seg)
 		a.sinceIndex = 0
 	}
 	a.sinceIndex += h.Size()
 	a.size = pos + int64(h.Size())
-	return nil
 }
 
 // indexTime adds the largest timestamp so far to the time index if it grew since the last entry.
-func (a *active) indexTime(seg *segment) error {
+func (a *active) indexTime(seg *segment) {
 	if a.maxTimestamp <= a.indexed {
-		return nil
+		return
 	}
 	a.indexed = a.maxTimestamp
-	return seg.times.add(timeEntry{timestamp: a.maxTimestamp, relative: int32(a.maxOffset - seg.base)})
+	seg.times.add(timeEntry{timestamp: a.maxTimestamp, relative: int32(a.maxOffset - seg.base)})
 }
 
 // materialise makes the directory and the first segment.
@@ -330,35 +365,76 @@ func (l *Log) materialise(base batch.Offset, now int64) error {
 	return l.begin(base, now)
 }
 
-// begin makes a new segment and makes it the active one. Before it there may be none.
+// begin makes a new segment and makes it the active one. Before it there may be none. Where no descriptor is left for its
+// indexes its file stays, and nothing may be appended before it is the active one: after a crash it would be taken for where
+// the log ends.
 func (l *Log) begin(base batch.Offset, now int64) error {
+	if l.begunHalf && l.halfBase != base {
+		if err := l.dropHalf(); err != nil {
+			return err
+		}
+	}
 	seg := l.newSegment(base, false)
 	f, err := l.fs.Open(seg.log.path, disk.Write|disk.Create|disk.Truncated)
 	if err != nil {
 		return err
 	}
+	l.begunHalf, l.halfBase = true, base
 	seg.log.created(f)
 	if err := l.startActive(seg, 0, 0, 0, now); err != nil {
+		seg.retire()
+		l.dirDirty.Store(true)
+		l.begunHalf = !faults.passHalf
 		return err
 	}
+	l.begunHalf = false
 	l.segs = append(l.segs[:len(l.segs):len(l.segs)], seg)
 	l.dirDirty.Store(true)
 	return nil
 }
 
-// startActive makes a segment the one that is written to, with so many bytes and index entries.
-func (l *Log) startActive(seg *segment, size int64, offsets, times int, now int64) error {
-	seg.log.hold()
-	room := l.cfg.Load().IndexBytes
-	if l.indexBytes > 0 {
-		room, l.indexBytes = l.indexBytes, 0
+// dropHalf removes, durably, what is there of a segment that was not begun.
+func (l *Log) dropHalf() error {
+	if !l.begunHalf {
+		return nil
 	}
-	l.active = active{
+	for _, suffix := range []string{suffixTimeIndex, suffixIndex, suffixLog} {
+		if err := l.removeIfThere(fileName(l.halfBase, suffix)); err != nil {
+			return err
+		}
+	}
+	if err := l.fs.SyncDir(l.dir); err != nil {
+		return err
+	}
+	l.begunHalf = false
+	l.beginsNot(l.halfBase)
+	return nil
+}
+
+// startActive makes a segment the one that is written to, with so many bytes and index entries. Every file is open before
+// anything is changed: nothing is where no descriptor is left.
+func (l *Log) startActive(seg *segment, size int64, offsets, times int, now int64) error {
+	c := l.cfg.Load()
+	room := c.IndexBytes
+	if l.indexBytes > 0 {
+		room = l.indexBytes
+	}
+	next := active{
 		open: true, seg: seg, size: size, maxTimestamp: batch.NoTimestamp, maxOffset: seg.base, indexed: batch.NoTimestamp,
 		created: now, jitter: l.jitter(seg.base),
 		offsetRoom: seg.offsets.roomFor(room), timeRoom: seg.times.roomFor(room),
 	}
-	if c := l.cfg.Load(); c.Preallocate {
+	offsetFile, err := seg.offsets.create(offsets)
+	if err != nil {
+		return err
+	}
+	defer offsetFile.Close()
+	timeFile, err := seg.times.create(times)
+	if err != nil {
+		return err
+	}
+	defer timeFile.Close()
+	if c.Preallocate {
 		f, err := seg.log.acquire()
 		if err != nil {
 			return err
@@ -368,20 +444,29 @@ func (l *Log) startActive(seg *segment, size int64, offsets, times int, now int6
 		if err != nil {
 			return err
 		}
-		l.active.reserved = true
+		next.reserved = true
 	}
-	if err := seg.offsets.begin(offsets, l.active.offsetRoom); err != nil {
+	if err := seg.offsets.begin(offsetFile, offsets, next.offsetRoom); err != nil {
 		return err
 	}
-	return seg.times.begin(times, l.active.timeRoom)
+	if err := seg.times.begin(timeFile, times, next.timeRoom); err != nil {
+		return err
+	}
+	seg.synced.Store(false) // it may have been closed before, for a segment that was not begun
+	seg.log.hold()
+	l.active, l.indexBytes = next, 0
+	return nil
 }
 
-// openActive opens the active segment of a log that was not written to since Open.
+// openActive opens the active segment of a log that was not written to since Open. One behind which a segment was begun in
+// part stays closed: a recovery may begin with that, and not look at the indexes before it.
 func (l *Log) openActive(now int64) error {
+	if l.begunHalf {
+		return nil
+	}
 	seg := l.last()
 	offsets, times, newest, err := l.checkIndexes(seg, l.active.size)
-	var bad *IndexError
-	if errors.As(err, &bad) {
+	if isMissing(err) || errors.As(err, new(*IndexError)) {
 		l.logger.Warn("index is rebuilt", l.field(), errField(err))
 		return l.rebuild(seg, l.active.size, now)
 	}
@@ -422,30 +507,40 @@ func (l *Log) checkIndexes(seg *segment, size int64) (offsets, times int, newest
 	return offsets, times, newest, nil
 }
 
-// closeActive ends the writing to the active segment: its indexes get their last entry and are cut to their size.
+// closeActive ends the writing to the active segment: its indexes get their last entry and are cut to their size. Where no
+// descriptor is left it stays the active one.
 func (l *Log) closeActive(sync bool) error {
 	a := &l.active
 	if !a.open {
 		return nil
 	}
 	seg := a.seg
-	if err := a.indexTime(seg); err != nil {
+	offsetFile, err := seg.offsets.open()
+	if err != nil {
 		return err
 	}
-	if err := seg.offsets.finish(sync); err != nil {
+	defer offsetFile.Close()
+	timeFile, err := seg.times.open()
+	if err != nil {
 		return err
 	}
-	if err := seg.times.finish(sync); err != nil {
-		return err
-	}
+	defer timeFile.Close()
+	var reserved disk.File
 	if a.reserved {
-		f, err := seg.log.acquire()
-		if err != nil {
+		if reserved, err = seg.log.acquire(); err != nil {
 			return err
 		}
-		err = f.Truncate(a.size) // its bytes stay; what was reserved behind them goes
-		seg.log.release()
-		if err != nil {
+		defer seg.log.release()
+	}
+	a.indexTime(seg)
+	if err := seg.offsets.finish(offsetFile, sync); err != nil {
+		return err
+	}
+	if err := seg.times.finish(timeFile, sync); err != nil {
+		return err
+	}
+	if reserved != nil {
+		if err := reserved.Truncate(a.size); err != nil { // its bytes stay; what was reserved behind them goes
 			return err
 		}
 	}
@@ -486,13 +581,27 @@ func (l *Log) roll(base batch.Offset, now int64) error {
 	}
 	// A recovery that begins with the new segment does not look at the old one.
 	sync := l.beginsAt(base) && !faults.pointPasses
+	err := l.exchangeActive(base, now, sync)
+	if err != nil && !l.begunHalf {
+		// A snapshot where no segment begins says that the log was closed there.
+		if drop := l.dropSnapshots(func(o batch.Offset) bool { return o == base && !l.isBase(o) }); drop != nil {
+			return drop
+		}
+		l.beginsNot(base)
+	}
+	return err
+}
+
+// exchangeActive closes the active segment and begins one at base. Where no descriptor is left the old one is opened again
+// at the next append.
+func (l *Log) exchangeActive(base batch.Offset, now int64, sync bool) error {
 	seg := l.last()
 	if err := l.closeActive(sync); err != nil {
 		return err
 	}
 	seg.recent.Store(nil)
 	if sync {
-		if err := l.syncFile(seg.txns.path); err != nil {
+		if err := l.syncTxns(seg); err != nil {
 			return err
 		}
 		seg.synced.Store(true)

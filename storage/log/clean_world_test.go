@@ -320,7 +320,7 @@ func (w *cleanWorld) crashed(flushed batch.Offset) error {
 func (w *cleanWorld) crash(kind uint64) {
 	switch kind % 3 {
 	case 0:
-		w.fs.Kill()
+		w.fs.Kill() // the next crash is another one: what it has left is not durable
 	case 1:
 		w.fs.Crash(nil)
 	default:

@@ -46,16 +46,36 @@ func (c *cleaner) newWriter(base batch.Offset) (*cleanedSegment, error) {
 	f, err := l.fs.Open(seg.log.path, disk.Write|disk.Create|disk.Truncated)
 	if err == nil {
 		w.f = f
-		err = seg.offsets.begin(0, 0)
+		err = beginIndex(seg.offsets)
 	}
 	if err == nil {
-		err = seg.times.begin(0, 0)
+		err = beginIndex(seg.times)
 	}
 	if err != nil {
 		w.drop()
 		return nil, w.failed(err)
 	}
 	return w, nil
+}
+
+// beginIndex makes an index that is empty.
+func beginIndex[E any](x *index[E]) error {
+	f, err := x.create(0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return x.begin(f, 0, 0)
+}
+
+// finishIndex writes what is left of an index.
+func finishIndex[E any](x *index[E], sync bool) error {
+	f, err := x.open()
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return x.finish(f, sync)
 }
 
 // failed is an error of the disk, which gives its directory up; unless the log was deleted meanwhile, with its directory.
@@ -104,7 +124,8 @@ func (w *cleanedSegment) filter(h batch.Header, b []byte, m *batch.Marker) (bool
 	if pos+int64(out.Header.Size()) > c.o.longest {
 		return false, ours(errTooLong)
 	}
-	if err := w.at.index(w.seg, out.Header, pos, c.l.cfg.Load().IndexIntervalBytes); err != nil {
+	w.at.index(w.seg, out.Header, pos, c.l.cfg.Load().IndexIntervalBytes)
+	if err := w.seg.spill(); err != nil {
 		return false, ours(w.failed(err))
 	}
 	if w.seg.first.Load() == 0 {
@@ -156,13 +177,11 @@ func (w *cleanedSegment) finish(modified time.Time) error {
 }
 
 func (w *cleanedSegment) finishFiles() error {
-	if err := w.at.indexTime(w.seg); err != nil {
+	w.at.indexTime(w.seg)
+	if err := finishIndex(w.seg.offsets, w.sync); err != nil {
 		return err
 	}
-	if err := w.seg.offsets.finish(w.sync); err != nil {
-		return err
-	}
-	if err := w.seg.times.finish(w.sync); err != nil {
+	if err := finishIndex(w.seg.times, w.sync); err != nil {
 		return err
 	}
 	if len(w.txns) > 0 {

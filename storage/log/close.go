@@ -16,6 +16,9 @@ func (l *Log) Close() error {
 	if err := l.directory.Offline(); err != nil {
 		return err
 	}
+	if err := l.dropHalf(); err != nil {
+		return l.fail("close", err)
+	}
 	if !l.touched || len(l.segs) == 0 {
 		return nil
 	}

@@ -176,7 +176,7 @@ func TestNoDescriptorLeft(t *testing.T) {
 	fs.limit = fs.open
 	l := logs[0]
 	l.last().log.used.Store(false)
-	if !l.last().log.closeIdle() {
+	if h := l.last().log; !l.files.close(h) {
 		t.Fatal("the file is in use")
 	}
 	fs.limit = fs.open
@@ -236,7 +236,7 @@ func TestFlushAfterAFailedClose(t *testing.T) {
 	if err := appendOne(l); err != nil {
 		t.Fatal(err)
 	}
-	if !l.last().log.closeIdle() {
+	if h := l.last().log; !l.files.close(h) {
 		t.Fatal("the file is in use")
 	}
 	armed = true
@@ -282,4 +282,31 @@ func TestFlushWithNoDescriptorLeft(t *testing.T) {
 	if _, err := l.fs.Open("/d/none", disk.Write|disk.Create); !errors.Is(err, syscall.EMFILE) {
 		t.Errorf("with nothing to close: %v", err)
 	}
+}
+
+// slowSync is a disk on which the sync of a segment asks first.
+type slowSync struct {
+	disk.FS
+	before func(name string)
+}
+
+type slowSyncFile struct {
+	disk.File
+	by   slowSync
+	name string
+}
+
+func (s slowSync) Open(name string, flag disk.Flag) (disk.File, error) {
+	f, err := s.FS.Open(name, flag)
+	if err != nil {
+		return nil, err
+	}
+	return slowSyncFile{f, s, name}, nil
+}
+
+func (f slowSyncFile) Sync() error {
+	if strings.HasSuffix(f.name, suffixLog) {
+		f.by.before(f.name)
+	}
+	return f.File.Sync()
 }

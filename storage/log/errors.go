@@ -75,8 +75,18 @@ func (d *Directory) Offline() error {
 	return nil
 }
 
-// Fail gives the directory up, unless it was already, and returns why.
+// Fail gives the directory up, unless it was already, and returns why. For lack of a descriptor it is not given up: then
+// nothing was done to it, and whoever asks sees to it that what he knows of his files stays true.
 func (d *Directory) Fail(op string, err error) error {
+	if errors.Is(err, ErrNoDescriptor) || lacksDescriptor(err) {
+		return fmt.Errorf("%s: %w", op, err)
+	}
+	return d.GiveUp(op, err)
+}
+
+// GiveUp gives the directory up, unless it was already, and returns why: whatever the error is, what it has left is
+// unknown.
+func (d *Directory) GiveUp(op string, err error) error {
 	var before *OfflineError
 	if errors.As(err, &before) {
 		return err

@@ -14,9 +14,13 @@ import (
 // Files bounds how many files of segments stay open: those that logs write to, and those, their indexes among them, that are
 // open only because they were read. A file that somebody has at the moment, to write to it or because a section is being
 // sent from it, is open regardless.
+//
+// What was written to a file is synced before that is closed. Settle does so ahead of time, so that those who open files
+// seldom wait for the disk, and for files of other logs.
 type Files struct {
 	mu            sync.Mutex
 	read, written queue
+	crowded       chan struct{} // Settle has something to do
 }
 
 // queue is the open files of one kind, the one opened longest ago first. One that was used since it was queued goes round
@@ -28,7 +32,42 @@ type queue struct {
 
 // NewFiles makes a bound of read files that are only read and written files that logs write to.
 func NewFiles(read, written int) *Files {
-	return &Files{read: queue{max: read}, written: queue{max: written}}
+	return &Files{read: queue{max: read}, written: queue{max: written}, crowded: make(chan struct{}, 1)}
+}
+
+// settleAtOnce is how many files Settle waits for at a time.
+const settleAtOnce = 8
+
+// roomy is how many of the files that are written to may be open while Settle has nothing to do.
+func (f *Files) roomy() int { return f.written.max - f.written.max/4 }
+
+// Crowded is sent on when Settle has something to do.
+func (f *Files) Crowded() <-chan struct{} { return f.crowded }
+
+// Settle makes room: of the files that are written to it syncs and closes those that nobody has and that were opened
+// longest ago, until a quarter of their bound is free. A file can be used while it is synced.
+func (f *Files) Settle() {
+	for {
+		f.mu.Lock()
+		victims := f.coldest(&f.written, max(f.roomy(), f.written.list.Len()-settleAtOnce), nil)
+		f.mu.Unlock()
+		if len(victims) == 0 {
+			return
+		}
+		var wg sync.WaitGroup
+		var closed atomic.Int64
+		for _, h := range victims {
+			wg.Go(func() {
+				if f.close(h) {
+					closed.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		if closed.Load() == 0 {
+			return // they are in use; more are opened when there is something to do again
+		}
+	}
 }
 
 // opened takes note of a handle that was just opened and closes those that are now too many. No handle's lock may be held:
@@ -37,8 +76,14 @@ func (f *Files) opened(h *handle) {
 	f.mu.Lock()
 	f.put(h)
 	victims := f.surplus(h)
+	if f.written.list.Len() > f.roomy() {
+		select {
+		case f.crowded <- struct{}{}:
+		default:
+		}
+	}
 	f.mu.Unlock()
-	f.close(victims)
+	f.closeAll(victims)
 }
 
 // changed takes note that a handle's log began, or stopped, to write to it.
@@ -50,7 +95,7 @@ func (f *Files) changed(h *handle) {
 	}
 	victims := f.surplus(nil)
 	f.mu.Unlock()
-	f.close(victims)
+	f.closeAll(victims)
 }
 
 // closed takes note that a handle is not open any more.
@@ -60,13 +105,19 @@ func (f *Files) closed(h *handle) {
 	f.mu.Unlock()
 }
 
-// relieve closes half of the files that nobody has: the process, or the system, has no descriptor left.
+// relieve closes half of the files that nobody has and to which nothing was written since they were synced; where there
+// are none, a few of the others: the process, or the system, has no descriptor left. No handle's lock may be held.
 func (f *Files) relieve() {
+	clean := func(h *handle) bool { return h.idle() && !h.dirty.Load() }
 	f.mu.Lock()
-	victims := f.oldest(&f.read, f.read.list.Len()/2, nil, true)
-	victims = append(victims, f.oldest(&f.written, f.written.list.Len()/2, nil, true)...)
+	victims := f.oldest(&f.read, f.read.list.Len()/2, clean)
+	victims = append(victims, f.oldest(&f.written, f.written.list.Len()/2, clean)...)
+	if len(victims) == 0 {
+		victims = f.oldest(&f.written, max(f.written.list.Len()-settleAtOnce, 0), (*handle).idle)
+		victims = append(victims, f.oldest(&f.read, max(f.read.list.Len()-settleAtOnce, 0), (*handle).idle)...)
+	}
 	f.mu.Unlock()
-	f.close(victims)
+	f.closeAll(victims)
 }
 
 func (f *Files) queueOf(h *handle) *queue {
@@ -90,18 +141,23 @@ func (f *Files) take(h *handle) {
 	}
 }
 
+// surplus takes out of the queues what is beyond their bounds.
 func (f *Files) surplus(but *handle) []*handle {
-	victims := f.oldest(&f.read, f.read.max, but, false)
-	return append(victims, f.oldest(&f.written, f.written.max, but, false)...)
+	return append(f.coldest(&f.read, f.read.max, but), f.coldest(&f.written, f.written.max, but)...)
 }
 
-// oldest takes handles that nobody has out of a queue, until it holds no more than most; with used also those that would
-// go round once more.
-func (f *Files) oldest(q *queue, most int, but *handle, used bool) (out []*handle) {
-	// Twice round: where all were used, the bound holds all the same.
-	for n := 2 * q.list.Len(); n > 0 && q.list.Len() > most; n-- {
+// coldest takes handles that nobody has out of a queue, until it holds no more than most: those that were not used, and
+// where all were used others, so that the bound holds all the same.
+func (f *Files) coldest(q *queue, most int, but *handle) []*handle {
+	out := f.oldest(q, most, func(h *handle) bool { return h != but && h.idle() && !h.used.Swap(false) })
+	return append(out, f.oldest(q, most, func(h *handle) bool { return h != but && h.idle() })...)
+}
+
+// oldest takes handles that may be taken out of a queue, until it holds no more than most.
+func (f *Files) oldest(q *queue, most int, may func(*handle) bool) (out []*handle) {
+	for n := q.list.Len(); n > 0 && q.list.Len() > most; n-- {
 		h := q.list.Front().Value.(*handle)
-		if h == but || (h.used.Swap(false) && !used) || h.pins.Load() > 0 {
+		if !may(h) {
 			q.list.MoveToBack(h.element)
 			continue
 		}
@@ -111,17 +167,25 @@ func (f *Files) oldest(q *queue, most int, but *handle, used bool) (out []*handl
 	return out
 }
 
-func (f *Files) close(victims []*handle) {
+func (f *Files) closeAll(victims []*handle) {
 	for _, h := range victims {
-		if !h.closeIdle() {
-			// Somebody took it in the meantime; it is in use and will be judged again.
-			f.mu.Lock()
-			if h.pins.Load() >= 0 {
-				f.put(h)
-			}
-			f.mu.Unlock()
-		}
+		f.close(h)
 	}
+}
+
+// close closes a file that was taken out of its queue, and says whether it did: somebody may have taken it in the meantime,
+// or written to it; it is judged again then.
+func (f *Files) close(h *handle) bool {
+	h.settle()
+	if h.closeIdle() {
+		return true
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if h.pins.Load() >= 0 {
+		f.put(h)
+	}
+	return false
 }
 
 // Open is how many files are known to be open, of either kind.
@@ -133,7 +197,7 @@ func (f *Files) Open() (read, written int) {
 
 // handle is one file of a segment. It is opened when somebody wants it and closed when nobody has it and room is needed.
 type handle struct {
-	fs    disk.FS
+	fs    *room
 	files *Files
 
 	// pins counts who has the file; -1: it is closed. Whoever moves it from -1 or to -1 holds mu.
@@ -144,9 +208,13 @@ type handle struct {
 	// dirty: something was written that was not synced since. Whoever wrote says so while it still has the file.
 	dirty atomic.Bool
 
-	mu   sync.Mutex
+	mu   sync.Mutex // never held while anything waits for the disk, but for the file to be opened
 	path string
 	f    disk.File // valid while pins >= 0
+
+	// syncing is held while the file is synced, and until the directory was given up if it could not be: of two who sync it
+	// at a time only one is told.
+	syncing sync.Mutex
 
 	// Under Files.mu: where it is queued; nil: it is closed, or about to be.
 	in      *queue
@@ -157,7 +225,7 @@ type handle struct {
 	directory *Directory
 }
 
-func newHandle(fsys disk.FS, files *Files, path string) *handle {
+func newHandle(fsys *room, files *Files, path string) *handle {
 	h := &handle{fs: fsys, files: files, path: path}
 	h.pins.Store(-1)
 	return h
@@ -179,42 +247,35 @@ func (h *handle) acquire() (disk.File, error) {
 		h.used.Store(true)
 		return h.f, nil
 	}
+	if err := h.fs.try(h.open); err != nil {
+		return nil, fmt.Errorf("open segment: %w", err)
+	}
+	h.files.opened(h)
+	return h.f, nil
+}
+
+// open opens the file for one who has it then, or takes it if somebody else was first. To open it and to look at its name
+// are one, under the lock: the name may be given to another file.
+func (h *handle) open() error {
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	if h.pin() {
-		h.mu.Unlock()
-		return h.f, nil
+		return nil
 	}
 	if h.gone.Load() {
-		h.mu.Unlock()
-		return nil, errRetired
+		return errRetired
 	}
-	// Not through relieved: room is made without the lock.
-	plain := unrelieved(h.fs)
-	f, err := plain.Open(h.path, disk.Write)
-	for n := 0; n < relieveTries && noDescriptor(err); n++ {
-		h.mu.Unlock()
-		h.files.relieveAgain(n)
-		h.mu.Lock()
-		if h.pin() {
-			h.mu.Unlock()
-			return h.f, nil
-		}
-		if h.gone.Load() {
-			h.mu.Unlock()
-			return nil, errRetired
-		}
-		f, err = plain.Open(h.path, disk.Write)
-	}
+	f, err := h.fs.FS.Open(h.path, disk.Write)
 	if err != nil {
-		h.mu.Unlock()
-		return nil, fmt.Errorf("open segment: %w", err)
+		return err
 	}
 	h.f = f
 	h.pins.Store(1)
-	h.mu.Unlock()
-	h.files.opened(h)
-	return f, nil
+	return nil
 }
+
+// idle says whether nobody has the file.
+func (h *handle) idle() bool { return h.pins.Load() == 0 }
 
 func (h *handle) pin() bool {
 	for {
@@ -250,10 +311,27 @@ func (h *handle) write(b []byte, at int64) error {
 	return err
 }
 
-// sync makes what was written durable. What is written meanwhile may be, and counts as not.
+// sync makes what was written durable, or gives the directory up. What is written meanwhile may be, and counts as not.
 func (h *handle) sync(f disk.File) error {
+	h.syncing.Lock()
+	defer h.syncing.Unlock()
 	h.dirty.Store(false)
-	return f.Sync()
+	err := f.Sync()
+	if err != nil && h.directory != nil {
+		return h.directory.Fail("sync of "+h.where(), err)
+	}
+	return err
+}
+
+// settle syncs what was written, while others may use the file. The bytes are the system's to keep, but that it could not
+// write them is told to those who have the file open: whoever opens it later may not hear of it. A file that will not be
+// opened again is one that goes.
+func (h *handle) settle() {
+	if !h.dirty.Load() || h.gone.Load() || !h.pin() {
+		return
+	}
+	_ = h.sync(h.f) // the directory is given up if it fails
+	h.release()
 }
 
 // hold says that the file is written to from now on.
@@ -268,19 +346,17 @@ func (h *handle) unhold() {
 	h.files.changed(h)
 }
 
-// closeIdle closes the file if nobody has it. It says whether the file is closed.
+// closeIdle closes the file if nobody has it and nothing was written to it that was not synced. It says whether the file
+// is closed.
 func (h *handle) closeIdle() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.pins.CompareAndSwap(0, -1) {
 		return h.pins.Load() < 0
 	}
-	// The bytes are the system's to keep, but that it could not write them is told to those who have the file open: whoever
-	// opens it later may not hear of it. A file that will not be opened again is one that goes.
 	if h.dirty.Load() && !h.gone.Load() {
-		if err := h.sync(h.f); err != nil && h.directory != nil {
-			_ = h.directory.Fail("sync of "+h.path, err)
-		}
+		h.pins.Store(0)
+		return false
 	}
 	_ = h.f.Close()
 	h.f = nil

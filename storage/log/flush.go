@@ -193,8 +193,19 @@ func (l *Log) lowerFlushed(o batch.Offset) {
 func (l *Log) beginsAt(o batch.Offset) bool {
 	l.pointMu.Lock()
 	defer l.pointMu.Unlock()
-	l.begun = append(l.begun, o)
+	if n := len(l.begun); n == 0 || l.begun[n-1] != o { // it may have been said before, and come to nothing
+		l.begun = append(l.begun, o)
+	}
 	return l.point.Load() >= int64(o)
+}
+
+// beginsNot says that the segment that was to begin at an offset does not.
+func (l *Log) beginsNot(o batch.Offset) {
+	l.pointMu.Lock()
+	defer l.pointMu.Unlock()
+	if n := len(l.begun); n > 0 && l.begun[n-1] == o {
+		l.begun = l.begun[:n-1]
+	}
 }
 
 // syncNames makes durable which files there are, and whose they are; the caller holds flushing.
@@ -213,7 +224,7 @@ func settle(dirty *atomic.Bool, do func() error) error {
 		return nil
 	}
 	err := do()
-	if err != nil {
+	if err != nil && !faults.forgetDirty {
 		dirty.Store(true)
 	}
 	return err
@@ -262,12 +273,20 @@ func (l *Log) syncSegment(seg *segment, indexes bool) error {
 	if err := l.syncSnapshot(seg); err != nil || !indexes {
 		return err
 	}
-	for _, path := range []string{seg.offsets.path, seg.times.path, seg.txns.path} {
+	for _, path := range []string{seg.offsets.path, seg.times.path} {
 		if err := l.syncFile(path); err != nil {
 			return err
 		}
 	}
-	return nil
+	return l.syncTxns(seg)
+}
+
+// syncTxns makes durable which transactions were aborted in a segment.
+func (l *Log) syncTxns(seg *segment) error {
+	if err := seg.txns.save(); err != nil {
+		return err
+	}
+	return l.syncFile(seg.txns.path)
 }
 
 // syncSnapshot syncs the producers' snapshot at a segment's base, which was written once, before the segment was begun.

@@ -47,7 +47,7 @@ func decodeTimeEntry(b []byte) timeEntry {
 	return timeEntry{timestamp: int64(binary.BigEndian.Uint64(b)), relative: int32(binary.BigEndian.Uint32(b[8:]))}
 }
 
-// Tails begin small, as most partitions are quiet, and then hold what 512 KiB of segment bring.
+// Tails begin small, as most partitions are quiet, and grow to what 512 KiB of segment bring.
 const (
 	firstTail = 16
 	fullTail  = 128
@@ -61,10 +61,10 @@ type tail[E any] struct {
 }
 
 // index is one index file of a segment. While its segment is the active one, the newest entries are in memory and reach
-// the file a tail at a time: one write to the segment is then all that most appends cost. A crash loses them, and
-// recovery reads the active segment again anyway. One goroutine adds; any number reads.
+// the file a tail at a time: one write to the segment is then all that most appends cost, and what an append adds cannot
+// fail. A crash loses them, and recovery reads the active segment again anyway. One goroutine adds; any number reads.
 type index[E any] struct {
-	fs     disk.FS
+	fs     *room
 	files  *Files
 	path   string
 	size   int
@@ -81,13 +81,13 @@ type index[E any] struct {
 	gone atomic.Bool
 }
 
-func newOffsetIndex(fs disk.FS, files *Files, path string) *index[offsetEntry] {
+func newOffsetIndex(fs *room, files *Files, path string) *index[offsetEntry] {
 	x := &index[offsetEntry]{fs: fs, files: files, path: path, size: offsetEntrySize, encode: encodeOffsetEntry, decode: decodeOffsetEntry}
 	x.stored.Store(-1)
 	return x
 }
 
-func newTimeIndex(fs disk.FS, files *Files, path string) *index[timeEntry] {
+func newTimeIndex(fs *room, files *Files, path string) *index[timeEntry] {
 	x := &index[timeEntry]{fs: fs, files: files, path: path, size: timeEntrySize, encode: encodeTimeEntry, decode: decodeTimeEntry}
 	x.stored.Store(-1)
 	return x
@@ -96,18 +96,22 @@ func newTimeIndex(fs disk.FS, files *Files, path string) *index[timeEntry] {
 // roomFor is how many entries an index of so many bytes holds.
 func (x *index[E]) roomFor(bytes int32) int { return int(bytes) / x.size }
 
-// begin makes the index writable, keeping its first n entries. The file is sized for room entries, as Kafka does while
-// a segment is active; what it does not use takes no space on disk.
-func (x *index[E]) begin(n, room int) error {
+// create opens the file of an index that begin is to make writable with its first n entries.
+func (x *index[E]) create(n int) (disk.File, error) {
 	flag := disk.Write | disk.Create
 	if n == 0 {
 		flag |= disk.Truncated
 	}
 	f, err := x.fs.Open(x.path, flag)
 	if err != nil {
-		return fmt.Errorf("open index: %w", err)
+		return nil, fmt.Errorf("open index: %w", err)
 	}
-	defer f.Close()
+	return f, nil
+}
+
+// begin makes the index writable, keeping its first n entries. The file is sized for room entries, as Kafka does while
+// a segment is active; what it does not use takes no space on disk.
+func (x *index[E]) begin(f disk.File, n, room int) error {
 	// Cut first: bytes behind the kept entries must read as zero.
 	if n > 0 {
 		if err := f.Truncate(int64(n) * int64(x.size)); err != nil {
@@ -122,6 +126,15 @@ func (x *index[E]) begin(n, room int) error {
 		kept.forget()
 	}
 	return nil
+}
+
+// forget makes the index one of which nothing is known, as its file is to be made anew.
+func (x *index[E]) forget() {
+	x.tail.Store(nil)
+	x.stored.Store(-1)
+	if kept := x.file.Load(); kept != nil {
+		kept.forget()
+	}
 }
 
 // count is the number of entries.
@@ -144,38 +157,47 @@ func (x *index[E]) count() (int, error) {
 	return int(n), nil
 }
 
-// add appends an entry.
-func (x *index[E]) add(e E) error {
+// add appends an entry, in memory.
+func (x *index[E]) add(e E) {
 	t := x.tail.Load()
-	if n := int(t.n.Load()); n == len(t.e) {
-		first := t.first
-		if n > 0 {
-			if err := x.spill(t, n); err != nil {
-				return err
-			}
-			first += n
-		}
-		room := firstTail
-		if len(t.e) > 0 || first > 0 {
-			room = fullTail
-		}
-		t = &tail[E]{first: first, e: make([]E, room)}
-		x.tail.Store(t)
+	n := int(t.n.Load())
+	if n == len(t.e) {
+		grown := &tail[E]{first: t.first, e: make([]E, max(firstTail, 2*n))}
+		copy(grown.e, t.e)
+		grown.n.Store(int32(n))
+		x.tail.Store(grown)
+		t = grown
 	}
-	n := t.n.Load()
 	t.e[n] = e
-	t.n.Store(n + 1)
+	t.n.Store(int32(n + 1))
+}
+
+// spill writes what is in memory to the file, where that is enough.
+func (x *index[E]) spill() error {
+	t := x.tail.Load()
+	if t == nil || t.n.Load() < fullTail {
+		return nil
+	}
+	f, err := x.open()
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	n := int(t.n.Load())
+	if err := x.writeTail(f, t, n); err != nil {
+		return err
+	}
+	x.tail.Store(&tail[E]{first: t.first + n, e: make([]E, fullTail)})
 	return nil
 }
 
-// spill writes the tail's first n entries to the file.
-func (x *index[E]) spill(t *tail[E], n int) error {
+// open opens the file to be written to.
+func (x *index[E]) open() (disk.File, error) {
 	f, err := x.fs.Open(x.path, disk.Write)
 	if err != nil {
-		return fmt.Errorf("open index: %w", err)
+		return nil, fmt.Errorf("open index: %w", err)
 	}
-	defer f.Close()
-	return x.writeTail(f, t, n)
+	return f, nil
 }
 
 func (x *index[E]) writeTail(f disk.File, t *tail[E], n int) error {
@@ -190,16 +212,8 @@ func (x *index[E]) writeTail(f disk.File, t *tail[E], n int) error {
 }
 
 // finish writes what is in memory and cuts the file to its entries. Readers that have the tail may go on using it.
-func (x *index[E]) finish(sync bool) error {
+func (x *index[E]) finish(f disk.File, sync bool) error {
 	t := x.tail.Load()
-	if t == nil {
-		return nil
-	}
-	f, err := x.fs.Open(x.path, disk.Write)
-	if err != nil {
-		return fmt.Errorf("open index: %w", err)
-	}
-	defer f.Close()
 	n := int(t.n.Load())
 	if n > 0 {
 		if err := x.writeTail(f, t, n); err != nil {

@@ -26,7 +26,6 @@ import (
 	"go.uber.org/zap"
 
 	"millrace/storage/batch"
-	"millrace/storage/disk"
 	"millrace/storage/epoch"
 	"millrace/storage/producer"
 )
@@ -35,7 +34,7 @@ const epochFile = epoch.FileName
 
 // Log is one partition's log.
 type Log struct {
-	fs        disk.FS
+	fs        *room
 	dir       string
 	topic     string
 	partition int32
@@ -71,6 +70,10 @@ type Log struct {
 	expireMs   int64
 	snapshots  []batch.Offset // the snapshot files, by offset
 	cuts       int            // truncations so far
+
+	// begunHalf: the files of a segment at halfBase, where the log ends, may be there although it could not be begun.
+	begunHalf bool
+	halfBase  batch.Offset
 
 	dirMade bool // the directory exists
 	touched bool // something was written since Open
@@ -171,6 +174,11 @@ func (l *Log) ready() error {
 
 func (l *Log) fail(op string, err error) error {
 	return l.directory.Fail(fmt.Sprintf("%s of %s", op, l.dir), err)
+}
+
+// giveUp is fail where something was done and not brought to its end.
+func (l *Log) giveUp(op string, err error) error {
+	return l.directory.GiveUp(fmt.Sprintf("%s of %s", op, l.dir), err)
 }
 
 func (l *Log) last() *segment { return l.segs[len(l.segs)-1] }

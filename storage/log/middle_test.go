@@ -326,3 +326,26 @@ func TestTransactionIndexIsThere(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestNamesOfAnEarlierLife: a process that ends leaves names of which nobody knows whether they are durable. Whatever is
+// flushed later is to be found after the power has failed.
+func TestNamesOfAnEarlierLife(t *testing.T) {
+	for _, rolls := range []bool{false, true} {
+		x := newLived(t)
+		if rolls {
+			x.add(1)
+			x.ok(x.log.Flush())
+			x.ok(x.log.Roll())
+		}
+		x.add(1)
+		x.fs.Kill()
+		x.open(false)
+		end := x.log.end
+		x.ok(x.log.Flush())
+		x.o.RecoveryPoint = x.log.RecoveryPoint()
+		x.fs.Crash(nil)
+		if r, _ := x.open(false); x.log.end != end || r.Lost != 0 {
+			t.Errorf("rolls %v: the log ends at %d, it was flushed to %d", rolls, x.log.end, end)
+		}
+	}
+}

@@ -135,8 +135,13 @@ func (w *world) live(d draw, steps int, seed uint64) error {
 
 // crash ends the process or the power; the seed says which, and what survives.
 func (w *world) crash(seed uint64) {
+	w.lives++
 	switch seed % 3 {
 	case 0:
+		if w.lives%3 == 0 {
+			w.fs.Crash(rand.New(rand.NewPCG(seed, 5))) // what a process has left that was killed is not durable
+			return
+		}
 		w.fs.Kill()
 	case 1:
 		w.fs.Crash(nil)

@@ -27,15 +27,12 @@ const defaultProducerExpireMs = 24 * 3600 * 1000
 // producer state anew. A *DamagedError says that a log is beyond what may be mended without losing what was flushed.
 func Open(o Options) (*Log, Report, error) {
 	l := &Log{
-		fs: o.FS, dir: o.Dir, topic: o.Topic, partition: o.Partition, topicID: o.TopicID,
+		dir: o.Dir, topic: o.Topic, partition: o.Partition, topicID: o.TopicID,
 		directory: o.Directory, files: o.Files, now: o.Now, lower: o.LowerRecoveryPoint, raise: o.RaiseRecoveryPoint, logger: o.Logger,
 		epoch: batch.NoLeaderEpoch, cleaned: o.Cleaned, producers: producer.New(), expireMs: o.ProducerExpireMs, onFlush: o.Flushed,
 	}
 	if l.expireMs <= 0 {
 		l.expireMs = defaultProducerExpireMs
-	}
-	if l.fs == nil {
-		l.fs = disk.OS{}
 	}
 	if l.directory == nil {
 		l.directory = &Directory{}
@@ -43,7 +40,10 @@ func Open(o Options) (*Log, Report, error) {
 	if l.files == nil {
 		l.files = NewFiles(defaultOwnFiles, defaultOwnFiles)
 	}
-	l.fs = l.files.Relieved(l.fs)
+	if o.FS == nil {
+		o.FS = disk.OS{}
+	}
+	l.fs = l.files.room(o.FS)
 	if l.now == nil {
 		l.now = time.Now
 	}
@@ -81,6 +81,12 @@ func (l *Log) open(o Options, report *Report) error {
 	if err != nil {
 		return err
 	}
+	if l.dirMade && (!o.Clean || len(l.segs) == 0) {
+		// Made by a life that did not come to sync its names, perhaps.
+		l.dirDirty.Store(true)
+		l.madeDirty.Store(true)
+		l.metaDirty.Store(true)
+	}
 	if len(l.segs) == 0 {
 		l.end = max(o.LogStart, 0)
 		l.start, l.hw = l.end, l.end
@@ -91,7 +97,10 @@ func (l *Log) open(o Options, report *Report) error {
 		l.finishOpen()
 		return nil
 	}
-	epochsGood := l.openEpochs(list, report)
+	epochsGood, err := l.openEpochs(list, report)
+	if err != nil {
+		return err
+	}
 	l.start = max(o.LogStart, l.segs[0].base)
 	if o.Clean && epochsGood {
 		err = l.openClean(o, found, report)
@@ -105,7 +114,7 @@ func (l *Log) open(o Options, report *Report) error {
 		// Everything that is left lies below the log start: it was to be removed anyway, and an append may not fill the
 		// gap as if it followed.
 		if err := l.truncateFully(l.start); err != nil {
-			return l.fail("start above the log end", err)
+			return l.giveUp("start above the log end", err)
 		}
 	}
 	if l.start == l.end && l.producers.Len() > 0 {
@@ -164,7 +173,7 @@ func (l *Log) openMetadata(o Options, list listing, report *Report) error {
 	}
 	id, err := ReadTopicID(l.fs, l.dir)
 	if err != nil {
-		if o.Clean {
+		if o.Clean || errors.Is(err, ErrNoDescriptor) {
 			return err
 		}
 		// A crash can leave the file without its bytes; it is written before the first append and synced with it.
@@ -231,21 +240,24 @@ func (f segmentFiles) indexes() []string {
 }
 
 // openEpochs reads the leader epochs; false if the file cannot be read and they have to come from the batches.
-func (l *Log) openEpochs(list listing, report *Report) bool {
+func (l *Log) openEpochs(list listing, report *Report) (bool, error) {
 	if !list.epochs {
-		return true
+		return true, nil
 	}
 	b, err := disk.ReadFile(l.fs, l.dir+"/"+epochFile, 64<<20)
 	if err == nil {
 		l.epochs, err = epoch.Decode(b)
 	}
+	if errors.Is(err, ErrNoDescriptor) {
+		return false, err
+	}
 	if err != nil {
 		l.logger.Warn("leader epochs are read from the segments", l.field(), errField(err))
 		report.Dropped = append(report.Dropped, epochFile)
-		return false
+		return false, nil
 	}
 	l.stored = l.epochs
-	return true
+	return true, nil
 }
 
 // openClean opens a log that was closed in order: the snapshot that closing it left says where it ends, so nothing but
@@ -363,18 +375,46 @@ func (l *Log) walk(seg *segment, from int64, report *Report, f func(*scanner, ba
 func (l *Log) makeIndexes(seg *segment, report *Report) error {
 	saved := l.active
 	defer func() { l.active = saved }()
-	if err := l.rebuild(seg, seg.size, l.now().UnixMilli()); err != nil {
+	err := l.rebuild(seg, seg.size, l.now().UnixMilli())
+	if err == nil {
+		if err = l.closeActive(true); err != nil {
+			err = l.fail("making indexes", errors.Join(err, l.dropIndexes(seg)))
+		}
+	}
+	if err != nil {
 		return err
 	}
 	report.Rebuilt = append(report.Rebuilt, fileName(seg.base, suffixIndex), fileName(seg.base, suffixTimeIndex))
-	if err := l.closeActive(true); err != nil {
-		return l.fail("making indexes", err)
+	return nil
+}
+
+// dropIndexes removes the indexes of a segment that could not be made: half of one would be taken for the whole.
+func (l *Log) dropIndexes(seg *segment) error {
+	l.active.open = false
+	seg.offsets.forget()
+	seg.times.forget()
+	for _, suffix := range []string{suffixIndex, suffixTimeIndex} {
+		if err := l.removeIfThere(fileName(seg.base, suffix)); err != nil {
+			return err
+		}
 	}
+	l.dirDirty.Store(true)
 	return nil
 }
 
 // rebuild makes a segment the one that is written to, with indexes made anew from its batches' headers.
 func (l *Log) rebuild(seg *segment, size, now int64) error {
+	err := l.reindex(seg, size, now)
+	if err == nil || l.directory.Offline() != nil {
+		return err
+	}
+	if drop := l.dropIndexes(seg); drop != nil {
+		return l.fail("making indexes", drop)
+	}
+	return err
+}
+
+func (l *Log) reindex(seg *segment, size, now int64) error {
 	// A snapshot that a close has left would say to a recovery that the indexes are durable.
 	left := len(l.snapshots)
 	if err := l.dropSnapshots(func(o batch.Offset) bool { return o > seg.base && !l.isBase(o) }); err != nil {
@@ -405,7 +445,8 @@ func (l *Log) rebuild(seg *segment, size, now int64) error {
 		if !fits(h.LastOffset(), seg.base) {
 			return &CorruptError{Position: s.pos, Why: fmt.Sprintf("offset %d in a segment that begins at %d", h.LastOffset(), seg.base)}
 		}
-		if err := l.active.index(seg, h, s.pos, l.cfg.Load().IndexIntervalBytes); err != nil {
+		l.active.index(seg, h, s.pos, l.cfg.Load().IndexIntervalBytes)
+		if err := seg.spill(); err != nil {
 			return l.fail("making indexes", err)
 		}
 		s.step(h)

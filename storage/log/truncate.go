@@ -29,12 +29,25 @@ func (l *Log) Truncate(to batch.Offset) error {
 	}
 	l.flushing.Lock()
 	defer l.flushing.Unlock()
+	return l.cutAt(func() error { return l.truncate(to) })
+}
+
+// cutAt cuts the log by a function. What cannot be opened for it before anything was cut leaves the log as it is; after
+// that it is insisted on.
+func (l *Log) cutAt(cut func() error) error {
 	l.cutting.Store(true)
-	defer l.cutting.Store(false)
-	if err := l.truncate(to); err != nil {
+	l.fs.insist.Store(true)
+	before := l.cuts
+	err := cut()
+	l.fs.insist.Store(false)
+	l.cutting.Store(false)
+	switch {
+	case err == nil:
+		return nil
+	case l.cuts == before:
 		return l.fail("truncation", err)
 	}
-	return nil
+	return l.giveUp("truncation", err)
 }
 
 func (l *Log) truncate(to batch.Offset) error {
@@ -57,12 +70,15 @@ func (l *Log) truncate(to batch.Offset) error {
 		return err
 	}
 	l.touched = true
-	l.cuts++
 	// The indexes' last entries go to their files, so that the new segment finds them all there.
 	held := l.last()
 	if err := l.closeActive(false); err != nil {
 		return err
 	}
+	if err := l.dropHalf(); err != nil {
+		return err
+	}
+	l.cuts++
 	held.recent.Store(nil)
 	behind := l.segs[i+1:]
 
@@ -272,12 +288,7 @@ func (l *Log) TruncateFully(start batch.Offset) error {
 	}
 	l.flushing.Lock()
 	defer l.flushing.Unlock()
-	l.cutting.Store(true)
-	defer l.cutting.Store(false)
-	if err := l.truncateFully(start); err != nil {
-		return l.fail("truncation", err)
-	}
-	return nil
+	return l.cutAt(func() error { return l.truncateFully(start) })
 }
 
 func (l *Log) truncateFully(start batch.Offset) error {
@@ -285,7 +296,6 @@ func (l *Log) truncateFully(start batch.Offset) error {
 	if err := l.lowerTo(0); err != nil {
 		return err
 	}
-	l.cuts++
 	made := len(l.segs) > 0
 	behind := l.segs
 	if made && l.active.open {
@@ -293,6 +303,10 @@ func (l *Log) truncateFully(start batch.Offset) error {
 			return err
 		}
 	}
+	if err := l.dropHalf(); err != nil {
+		return err
+	}
+	l.cuts++
 	l.touched = true
 	l.segs, l.active = nil, active{}
 	l.start, l.end, l.hw, l.hwAt = start, start, start, place{pos: -1}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
+	"sync"
 	"sync/atomic"
 
 	"millrace/storage/batch"
@@ -62,17 +63,20 @@ func decodeTxnIndex(b []byte, base batch.Offset) ([]abortedTxn, error) {
 
 // txnIndex is the aborted transactions whose marker lies in one segment. Most segments have none, and then no file.
 type txnIndex struct {
-	fs   disk.FS
+	fs   *room
 	path string
 	base batch.Offset
 	// entries is nil until somebody asks, and where there is no file an empty list from the start. A list that was
 	// published is only ever appended to.
 	entries atomic.Pointer[[]abortedTxn]
+
+	saving  sync.Mutex
+	unsaved int // entries at the end of the list that are not in the file
 }
 
 var noAborted []abortedTxn
 
-func newTxnIndex(fsys disk.FS, path string, base batch.Offset, exists bool) *txnIndex {
+func newTxnIndex(fsys *room, path string, base batch.Offset, exists bool) *txnIndex {
 	x := &txnIndex{fs: fsys, path: path, base: base}
 	if !exists {
 		x.entries.Store(&noAborted)
@@ -99,28 +103,54 @@ func (x *txnIndex) list() ([]abortedTxn, error) {
 	return entries, nil
 }
 
-// add stores an aborted transaction, in the file first.
-func (x *txnIndex) add(c producer.Completed) error {
-	entries, err := x.list()
-	if err != nil {
-		return err
+// add notes an aborted transaction, in memory; the list is known.
+func (x *txnIndex) add(c producer.Completed) {
+	grown := append(*x.entries.Load(), abortedTxn{producerID: c.ProducerID, first: c.FirstOffset, last: c.LastOffset, lastStable: c.LastStable})
+	x.saving.Lock()
+	x.unsaved++
+	x.entries.Store(&grown)
+	x.saving.Unlock()
+}
+
+// save writes what was added to the file. It may be called concurrently.
+func (x *txnIndex) save() error {
+	if x.saved() {
+		return nil
 	}
-	e := abortedTxn{producerID: c.ProducerID, first: c.FirstOffset, last: c.LastOffset, lastStable: c.LastStable}
 	f, err := x.fs.Open(x.path, disk.Write|disk.Create)
 	if err != nil {
 		return fmt.Errorf("open transaction index: %w", err)
 	}
 	defer f.Close()
-	if _, err := f.WriteAt(appendTxnEntry(nil, e), int64(len(entries))*txnEntrySize); err != nil {
+	x.saving.Lock()
+	defer x.saving.Unlock()
+	entries := *x.entries.Load()
+	first := len(entries) - x.unsaved
+	var b []byte
+	for _, e := range entries[first:] {
+		b = appendTxnEntry(b, e)
+	}
+	if len(b) == 0 {
+		return nil // somebody else was first
+	}
+	if _, err := f.WriteAt(b, int64(first)*txnEntrySize); err != nil {
 		return fmt.Errorf("write transaction index: %w", err)
 	}
-	grown := append(entries, e)
-	x.entries.Store(&grown)
+	x.unsaved = 0
 	return nil
+}
+
+func (x *txnIndex) saved() bool {
+	x.saving.Lock()
+	defer x.saving.Unlock()
+	return x.unsaved == 0
 }
 
 // truncate drops the transactions whose marker lies at or behind an offset.
 func (x *txnIndex) truncate(to batch.Offset) error {
+	if err := x.save(); err != nil {
+		return err
+	}
 	entries, err := x.list()
 	if err != nil {
 		return err
@@ -154,6 +184,9 @@ func (x *txnIndex) reset() error {
 	if err != nil {
 		return fmt.Errorf("cut transaction index: %w", err)
 	}
+	x.saving.Lock()
 	x.entries.Store(&noAborted)
+	x.unsaved = 0
+	x.saving.Unlock()
 	return f.Close()
 }

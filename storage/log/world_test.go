@@ -40,6 +40,7 @@ type world struct {
 
 	sequences map[batch.ProducerID]int32
 	counts    map[string]int
+	lives     int // that a crash has ended
 
 	under underway
 
@@ -139,6 +140,21 @@ var steps = []struct {
 
 // step does one thing.
 func (w *world) step(d draw) error {
+	name, do := pick(d)
+	w.counts[name]++
+	was := w.newest()
+	if err := do(w, d); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	if name != "truncate" && w.newest() > was {
+		w.counts["rolls"]++
+	}
+	w.under = underway{}
+	return nil
+}
+
+// pick chooses a step.
+func pick(d draw) (name string, do func(*world, draw) error) {
 	total := 0
 	for _, s := range steps {
 		total += s.weight
@@ -146,16 +162,7 @@ func (w *world) step(d draw) error {
 	n := d(total, "step")
 	for _, s := range steps {
 		if n -= s.weight; n < 0 {
-			w.counts[s.name]++
-			was := w.newest()
-			if err := s.do(w, d); err != nil {
-				return fmt.Errorf("%s: %w", s.name, err)
-			}
-			if s.name != "truncate" && w.newest() > was {
-				w.counts["rolls"]++
-			}
-			w.under = underway{}
-			return nil
+			return s.name, s.do
 		}
 	}
 	panic("unreachable")
@@ -216,6 +223,16 @@ func (w *world) build(d draw, o batch.BuilderOptions) ([]byte, batch.Header) {
 		panic(err)
 	}
 	return p, h
+}
+
+// arrived notes those of some batches that are there although their append has failed.
+func (w *world) arrived(appending [][]byte, end batch.Offset) {
+	for _, b := range appending {
+		h, _ := batch.ParseHeader(b)
+		if h.LeaderEpoch == w.epoch && h.BaseOffset >= w.end && h.LastOffset() < end {
+			w.added(b, h.BaseOffset)
+		}
+	}
 }
 
 // added notes a batch that was appended.
@@ -545,6 +562,11 @@ func (w *world) reopen(draw) error {
 	if got := w.log.View(); !got.Closed() {
 		return differ("view of a closed log is open")
 	}
+	return w.reopenClean()
+}
+
+// reopenClean opens a log that was closed in order.
+func (w *world) reopenClean() error {
 	w.point, w.storedStart = w.log.RecoveryPoint(), w.start
 	if err := w.sound(true); err != nil {
 		return err
@@ -671,12 +693,7 @@ func (w *world) crashed(flushed batch.Offset) error {
 	if u.retaining {
 		w.start = max(w.start, min(v.LogStart(), w.hw))
 	}
-	for _, b := range u.appending {
-		h, _ := batch.ParseHeader(b)
-		if h.LeaderEpoch == w.epoch && h.BaseOffset >= w.end && h.LastOffset() < v.LogEnd() {
-			w.added(b, h.BaseOffset)
-		}
-	}
+	w.arrived(u.appending, v.LogEnd())
 	if v.LogEnd() < flushed {
 		return differ("log ends at %d although it was flushed to %d", v.LogEnd(), flushed)
 	}

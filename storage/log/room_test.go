@@ -1,0 +1,351 @@
+package log
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"millrace/storage/batch"
+	"millrace/storage/disktest"
+)
+
+// impatient makes what needs a descriptor wait for none.
+func impatient(t *testing.T) {
+	was := patience
+	patience = []time.Duration{0}
+	t.Cleanup(func() { patience = was })
+}
+
+// scarce is a disk that lets so many files be opened, and none from then on; times, if it is not 0, is how often it says
+// so before descriptors are back.
+func scarce(fs *disktest.FS, after, times int) (refused *int) {
+	refused = new(int)
+	fs.Refuse(func(op, name string) error {
+		switch op {
+		case "open", "create", "readdir", "syncdir":
+		default:
+			return nil
+		}
+		if after--; after >= 0 || (times > 0 && *refused == times) {
+			return nil
+		}
+		*refused++
+		return &os.PathError{Op: op, Path: name, Err: syscall.EMFILE}
+	})
+	return refused
+}
+
+// want does a step while descriptors run out, and wants it to be done, or to have failed for that alone and to have done
+// nothing.
+func (w *world) want(d draw) error {
+	name, do := pick(d)
+	if strings.HasPrefix(name, "truncate") {
+		return w.step(func(n int, what string) int { // see TestTruncationWithoutDescriptors
+			return d(n, what)
+		})
+	}
+	if d(3, "close files") == 0 {
+		for _, seg := range w.log.segs {
+			w.log.files.close(seg.log)
+		}
+	}
+	flushed := w.log.FlushedOffset()
+	refused := scarce(w.fs, d(10, "descriptors"), 0)
+	var err error
+	if name == "close and open" {
+		err = w.wantReopen(d)
+	} else {
+		err = do(w, d)
+	}
+	w.fs.Refuse(nil)
+	if off := w.directory.Offline(); off != nil {
+		return differ("%s without a descriptor: %v", name, off)
+	}
+	if *refused > 0 {
+		w.counts[name+" without descriptors"]++
+	}
+	switch {
+	case err == nil:
+	case !errors.Is(err, ErrNoDescriptor):
+		return fmt.Errorf("%s: %w", name, err)
+	case w.log.View().Closed():
+		w.counts["unclean"]++
+		w.fs.Kill()
+		return w.crashed(flushed)
+	default:
+		w.counts[name+" refused"]++
+		w.arrived(w.under.appending, w.log.View().LogEnd())
+	}
+	w.under = underway{}
+	return nil
+}
+
+// wantReopen closes the log and opens it again; what does not open is opened once more when there are descriptors.
+func (w *world) wantReopen(d draw) error {
+	for _, h := range w.held {
+		h.s.Release()
+	}
+	w.held = nil
+	if d(2, "close with ease") == 0 {
+		w.fs.Refuse(nil)
+	}
+	if err := w.log.Close(); err != nil {
+		return err
+	}
+	w.point, w.storedStart = w.log.RecoveryPoint(), w.start
+	scarce(w.fs, d(10, "descriptors"), 0)
+	if _, err := w.open(true); err == nil {
+		w.log.Abandon()
+	} else if !errors.Is(err, ErrNoDescriptor) {
+		return err
+	} else {
+		w.counts["opening refused"]++
+	}
+	w.fs.Refuse(nil)
+	return w.reopenClean()
+}
+
+// wantCrashed recovers from a crash, while descriptors run out at first.
+func (w *world) wantCrashed(d draw, seed uint64) error {
+	flushed := w.log.FlushedOffset()
+	w.crash(seed)
+	w.directory = &Directory{}
+	scarce(w.fs, d(20, "descriptors"), 0)
+	l, _, err := Open(w.options(false))
+	w.fs.Refuse(nil)
+	switch {
+	case err == nil:
+		l.Abandon()
+	case !errors.Is(err, ErrNoDescriptor):
+		return err
+	default:
+		w.counts["recovery refused"]++
+	}
+	if off := w.directory.Offline(); off != nil {
+		return differ("recovery without a descriptor: %v", off)
+	}
+	return w.crashed(flushed)
+}
+
+func (w *world) liveInWant(seed uint64) error {
+	if err := w.begin(); err != nil {
+		return err
+	}
+	d := fromSeed(seed)
+	for range 60 {
+		var err error
+		switch d(20, "crash") {
+		case 0:
+			err = w.wantCrashed(d, seed)
+		default:
+			err = w.want(d)
+		}
+		if err != nil {
+			return err
+		}
+		if err := w.check(); err != nil {
+			return err
+		}
+		if err := w.checkReads(d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TestWithoutDescriptors has worlds in which at any step no further file can be opened: the step is done or it is not, and
+// the directory stays.
+func TestWithoutDescriptors(t *testing.T) {
+	impatient(t)
+	seeds := *soak * 400
+	if testing.Short() {
+		seeds = 50
+	}
+	counts := map[string]int{}
+	for seed := range seeds {
+		w := newWorld()
+		if err := w.liveInWant(seed); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		w.sum(counts)
+	}
+	n := int(seeds)
+	busy(t, counts, map[string]int{
+		"append refused": n, "append as producer refused": n / 4, "append as follower refused": n / 4, "flush refused": n / 4, "flush what was rolled refused": n / 5,
+		"roll refused": n / 2, "hold a section refused": n / 20, "opening refused": n / 4, "recovery refused": n / 2, "unclean": n / 20,
+	})
+}
+
+// TestPlantedFaultsInWant breaks what is done without a descriptor, and wants the worlds to notice.
+func TestPlantedFaultsInWant(t *testing.T) {
+	impatient(t)
+	for name, plant := range map[string]func(){
+		"the log goes on before a segment that was not begun": func() { faults.passHalf = true },
+		"what could not be synced counts as if it were so":    func() { faults.forgetDirty = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			plant()
+			defer func() { faults = faultSwitches{} }()
+			for seed := range uint64(2000) {
+				if err := newWorld().liveInWant(seed); err != nil {
+					t.Logf("noticed with seed %d: %v", seed, err)
+					return
+				}
+			}
+			t.Fatal("nobody noticed")
+		})
+	}
+}
+
+// TestTruncationWithoutDescriptors: a truncation that cannot begin changes nothing; one that was begun waits for
+// descriptors.
+func TestTruncationWithoutDescriptors(t *testing.T) {
+	impatient(t)
+	done := 0
+	for after := range 40 {
+		for _, times := range []int{0, 5} {
+			w := newWorld()
+			if err := w.begin(); err != nil {
+				t.Fatal(err)
+			}
+			d := fromSeed(3)
+			for range 12 {
+				if err := w.append(d); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := w.hold(d); err != nil { // so that the head is copied
+				t.Fatal(err)
+			}
+			for _, seg := range w.log.segs {
+				w.log.files.close(seg.log)
+			}
+			end := w.end
+			scarce(w.fs, after, times)
+			err := w.truncateTo(w.end / 2)
+			w.fs.Refuse(nil)
+			offline := w.directory.Offline() != nil
+			switch {
+			case err == nil:
+				done++
+			case times > 0 && offline:
+				t.Fatalf("after %d files: descriptors were back, and %v", after, err)
+			case !offline && w.log.End() != end:
+				t.Fatalf("after %d files: %v, and the log ends at %d of %d", after, err, w.log.End(), end)
+			}
+			if !offline {
+				if err := w.check(); err != nil {
+					t.Fatalf("after %d files: %v", after, err)
+				}
+				if err := w.append(d); err != nil {
+					t.Fatal(err)
+				}
+				continue
+			}
+			// What it has left is what a crash leaves.
+			w.under.truncating, w.under.truncateTo = true, 0
+			w.crash(2)
+			if err := w.crashed(0); err != nil {
+				t.Fatalf("after %d files: %v", after, err)
+			}
+		}
+	}
+	if done < 20 {
+		t.Errorf("only %d truncations came about", done)
+	}
+}
+
+// TestSettle: files are synced and closed before they are too many, while they can be used, and who opens one waits for
+// no other log's disk.
+func TestSettle(t *testing.T) {
+	const bound = 8
+	fs := disktest.New()
+	files := NewFiles(3, bound)
+	syncing, open := make(chan string, 100), make(chan struct{})
+	logs := many(t, slowSync{fs, func(name string) {
+		syncing <- name
+		<-open
+	}}, files, 40)
+	for _, l := range logs[:bound-1] {
+		if err := appendOne(l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	select {
+	case <-files.Crowded():
+	default:
+		t.Fatal("nobody says that there is something to do")
+	}
+	done := make(chan struct{})
+	go func() {
+		files.Settle()
+		close(done)
+	}()
+	name := <-syncing
+	for _, l := range logs[:bound] { // among them the one that is being synced, and one that is opened
+		if err := appendOne(l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	close(open)
+	<-done
+	files.Settle() // of what was written to meanwhile
+	if _, written := files.Open(); written > bound-bound/4+1 {
+		t.Errorf("%d files are open", written)
+	}
+	var used *Log
+	for _, l := range logs[:bound] {
+		if l.last().log.path == name {
+			used = l
+		}
+	}
+	if h := used.last().log; h.pins.Load() < 0 && h.dirty.Load() {
+		t.Error("a file that was written to while it was synced was closed")
+	}
+	for _, l := range logs[:bound] {
+		if h := l.last().log; h.pins.Load() < 0 && h.dirty.Load() {
+			t.Errorf("%s was closed and not synced", h.path)
+		}
+	}
+}
+
+// TestSyncThatFailsIsToldOnce: whoever syncs a file beside another who is told that it failed knows of it, too.
+func TestSyncThatFailsIsToldOnce(t *testing.T) {
+	for seed := range uint64(200) {
+		fs, bad := disktest.New(), errors.New("input/output error")
+		l := many(t, fs, NewFiles(9, 9), 1)[0]
+		if err := appendOne(l); err != nil {
+			t.Fatal(err)
+		}
+		told := false
+		fs.Refuse(func(op, name string) error {
+			if op != "sync" || told {
+				return nil
+			}
+			told = true
+			return bad
+		})
+		h := l.last().log
+		settled := make(chan struct{})
+		go func() {
+			if r := rand.New(rand.NewPCG(seed, 1)); r.IntN(2) == 0 {
+				time.Sleep(time.Duration(r.IntN(20)) * time.Microsecond)
+			}
+			h.settle()
+			close(settled)
+		}()
+		err := l.Flush()
+		<-settled
+		if told && l.directory.Offline() == nil {
+			t.Fatal("the directory goes on")
+		}
+		if told && err == nil && l.FlushedOffset() == batch.Offset(1) && h.dirty.Load() {
+			t.Fatal("a flush counts beside a sync that failed")
+		}
+	}
+}
