@@ -50,14 +50,17 @@ func (s *scanner) fill(pos int64, n int) ([]byte, error) {
 	if pos >= s.at && pos+int64(n) <= s.at+int64(s.n) {
 		return s.buf[pos-s.at:][:n], nil
 	}
+	// What is at hand already is not read again.
+	held := s.held(pos)
 	if n > len(s.buf) {
 		s.buf = make([]byte, n)
 	}
+	have := copy(s.buf, held)
 	want := int(min(int64(len(s.buf)), s.limit-pos))
-	got, err := s.f.ReadAt(s.buf[:want], pos)
-	s.at, s.n = pos, got
+	got, err := s.f.ReadAt(s.buf[have:want], pos+int64(have))
+	s.at, s.n = pos, have+got
 	s.read += int64(got)
-	if got < n {
+	if s.n < n {
 		if err == nil || err == io.EOF {
 			// The file is shorter than it was said to be.
 			return nil, &CorruptError{Position: pos, Why: "the segment ends", Err: io.ErrUnexpectedEOF}
@@ -65,6 +68,14 @@ func (s *scanner) fill(pos int64, n int) ([]byte, error) {
 		return nil, fmt.Errorf("read segment: %w", err)
 	}
 	return s.buf[:n], nil
+}
+
+// held is the bytes at hand from a position on.
+func (s *scanner) held(pos int64) []byte {
+	if pos < s.at || pos >= s.at+int64(s.n) {
+		return nil
+	}
+	return s.buf[pos-s.at : s.n]
 }
 
 // header reads the header of the next batch without stepping over it; io.EOF at the end. A *CorruptError says that no
@@ -106,10 +117,14 @@ func (s *scanner) checksum(h batch.Header) error {
 	}
 	sum := uint32(0)
 	for at, end := s.pos+atAttributes, s.pos+int64(h.Size()); at < end; {
-		b, err := s.fill(at, int(min(int64(len(s.buf)), end-at)))
-		if err != nil {
-			return err
+		b := s.held(at)
+		if len(b) == 0 {
+			var err error
+			if b, err = s.fill(at, int(min(int64(len(s.buf)), end-at))); err != nil {
+				return err
+			}
 		}
+		b = b[:min(int64(len(b)), end-at)]
 		sum = crc32.Update(sum, castagnoli, b)
 		at += int64(len(b))
 	}
