@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"slices"
 
 	"millrace/storage/batch"
+	"millrace/storage/check"
+	"millrace/storage/disktest"
 	"millrace/storage/epoch"
 )
 
@@ -213,4 +216,142 @@ func endOfSegment(v *View, o batch.Offset) batch.Offset {
 		}
 	}
 	return v.LogEnd()
+}
+
+// mayGo judges a removal by the model's batches.
+func (w *world) mayGo(v *View, n int, c Config) error {
+	var total int64
+	sizes := make([]int64, len(v.segs))
+	newest := make([]int64, len(v.segs))
+	for i := range v.segs {
+		newest[i] = -1
+		for _, s := range w.batches {
+			if s.base >= v.segs[i].base && (i+1 == len(v.segs) || s.base < v.segs[i+1].base) {
+				sizes[i] += int64(len(s.bytes))
+				newest[i] = max(newest[i], s.h.MaxTimestamp)
+			}
+		}
+		total += sizes[i]
+	}
+	for i := range n {
+		end := w.end
+		if i+1 < len(v.segs) {
+			end = v.segs[i+1].base
+		}
+		old := c.RetentionMs >= 0 && (newest[i] < 0 || w.clock.UnixMilli()-newest[i] > c.RetentionMs)
+		big := c.RetentionBytes >= 0 && total-sizes[i] >= c.RetentionBytes
+		if !(old || big || end <= w.start) {
+			return differ("segment %d was removed: %d bytes, newest %d", v.segs[i].base, sizes[i], newest[i])
+		}
+		total -= sizes[i]
+	}
+	return nil
+}
+
+// sound asks the checker what it thinks of the files: when the log was closed in order, nothing is to be wrong; after a
+// crash, and after the recovery from it, nothing that a start does not mend.
+func (w *world) sound(clean bool) error {
+	n, err := sound(w.fs, clean, w.point, w.storedStart)
+	w.counts["checked"] += n
+	return err
+}
+
+func sound(disk *disktest.FS, clean bool, point, start batch.Offset) (batches int, err error) {
+	p, err := check.CheckPartition(disk, worldDir, check.Options{Clean: clean, RecoveryPoint: point, LogStart: start, HighWatermark: -1})
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	for _, f := range p.Findings {
+		if !f.Mended {
+			return 0, differ("closed in order %v, flushed to %d: %v", clean, point, f)
+		}
+	}
+	return int(p.Batches), nil
+}
+
+// checkHeld compares what held sections give with what they gave.
+func (w *world) checkHeld() error {
+	for _, h := range w.held {
+		p := make([]byte, h.s.Len())
+		if n, err := h.s.ReadAt(p, 0); n != len(p) || (err != nil && err != io.EOF) {
+			return differ("held section of %d bytes gives %d: %v", len(p), n, err)
+		}
+		if !bytes.Equal(p, h.bytes) {
+			return differ("bytes of a held section changed")
+		}
+	}
+	return nil
+}
+
+// crashed opens the log after a crash and makes the model what is left, which must be a prefix of it not shorter than
+// flushed.
+func (w *world) crashed(flushed batch.Offset) error {
+	w.directory = &Directory{}
+	w.held = nil // their files died with the process
+	if err := w.sound(false); err != nil {
+		return err
+	}
+	r, err := w.open(false)
+	if err != nil {
+		return err
+	}
+	if err := w.sound(false); err != nil {
+		return fmt.Errorf("after the recovery: %w", err)
+	}
+	v := w.log.View()
+	if r.Lost != 0 || len(r.Damage) != 0 {
+		return differ("recovery reports %+v", r)
+	}
+	u := w.under
+	w.under = underway{}
+	if u.truncating {
+		flushed = min(flushed, u.truncateTo)
+		if u.fully {
+			flushed = 0
+			if at := v.LogEnd(); v.LogStart() == at && (at == u.truncateTo || !v.HasFiles()) {
+				w.cutTo(0, at)
+				w.start, w.hw, w.storedStart = at, at, at
+				clear(w.begun)
+				return w.resume()
+			}
+		}
+	}
+	if u.retaining {
+		w.start = max(w.start, min(v.LogStart(), w.hw))
+	}
+	w.arrived(u.appending, v.LogEnd())
+	if v.LogEnd() < flushed {
+		return differ("log ends at %d although it was flushed to %d", v.LogEnd(), flushed)
+	}
+	if v.LogEnd() > w.end {
+		return differ("log ends at %d, it was appended to %d", v.LogEnd(), w.end)
+	}
+	if v.LogStart() > max(w.start, w.storedStart) {
+		return differ("log starts at %d, it was at %d", v.LogStart(), w.start)
+	}
+	keep, end := len(w.batches), w.end
+	if v.LogEnd() < w.end {
+		keep, end = 0, v.LogEnd()
+		for keep < len(w.batches) && w.batches[keep].last < end {
+			keep++
+		}
+	}
+	w.known = max(w.known, w.start)
+	w.cutTo(keep, end)
+	w.start, w.hw = v.LogStart(), v.HighWatermark()
+	// An epoch that began in a gap before its first batch is found again at the batch; what lies below a log start that
+	// was forgotten may have none.
+	for _, s := range w.visible() {
+		if got := v.EpochAt(s.last); got != s.epoch && s.last >= w.known {
+			return differ("epoch of batch %d is %d, want %d", s.base, got, s.epoch)
+		}
+	}
+	clear(w.begun)
+	for _, e := range v.Epochs().Entries() {
+		w.begun[e.Epoch] = e.Start
+	}
+	return w.resume()
 }

@@ -1,0 +1,348 @@
+package log
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"millrace/storage/batch"
+	"millrace/storage/producer"
+)
+
+func (w *world) append(d draw) error {
+	b, h := w.build(d, batch.BuilderOptions{})
+	w.under.appending = [][]byte{b}
+	a, err := w.log.Append(b, h, w.clock.UnixMilli())
+	if err != nil {
+		return err
+	}
+	if a.Base != w.end || a.Duplicate {
+		return differ("appended at %d (duplicate %v), want %d", a.Base, a.Duplicate, w.end)
+	}
+	w.added(b, a.Base)
+	return nil
+}
+
+func (w *world) appendIdempotent(d draw) error {
+	id := batch.ProducerID(1 + d(3, "producer"))
+	seq := w.sequences[id]
+	b, h := w.build(d, batch.BuilderOptions{Producer: true, ProducerID: id, BaseSequence: seq})
+	w.under.appending = [][]byte{b}
+	a, err := w.log.Append(b, h, w.clock.UnixMilli())
+	if err != nil {
+		return err
+	}
+	if a.Base != w.end || a.Duplicate {
+		return differ("appended at %d (duplicate %v), want %d", a.Base, a.Duplicate, w.end)
+	}
+	w.added(b, a.Base)
+	w.sequences[id] = batch.AddSequence(h.LastSequence(), 1)
+	return nil
+}
+
+// sendAgain sends the newest batch of a producer once more, and one that leaves a gap.
+func (w *world) sendAgain(d draw) error {
+	id := batch.ProducerID(1 + d(3, "producer"))
+	for _, s := range slices.Backward(w.batches) {
+		if s.h.ProducerID != id {
+			continue
+		}
+		if v := w.log.View(); !v.HasFiles() || s.base < v.FirstSegment() {
+			return nil // whether it is still known depends on which snapshots a crash left
+		}
+		b := slices.Clone(s.bytes)
+		batch.Patch(b, 0, -1)
+		h, _ := batch.ParseHeader(b)
+		a, err := w.log.Append(b, h, w.clock.UnixMilli())
+		if err != nil {
+			return err
+		}
+		if !a.Duplicate || a.Base != s.base || a.Last != s.last {
+			return differ("batch sent again: %+v, want it at %d", a, s.base)
+		}
+		gap, h := w.build(d, batch.BuilderOptions{Producer: true, ProducerID: id, BaseSequence: w.sequences[id] + 3})
+		var refused *producer.SequenceError
+		if _, err := w.log.Append(gap, h, w.clock.UnixMilli()); !errors.As(err, &refused) {
+			return differ("batch behind a gap: %v", err)
+		}
+		return nil
+	}
+	return nil
+}
+
+func (w *world) appendCopied(d draw) error {
+	var all []byte
+	var parts [][]byte
+	next := w.end
+	for range 1 + d(4, "batches") {
+		next += batch.Offset(d(3, "gap"))
+		b, h := w.build(d, batch.BuilderOptions{})
+		batch.Patch(b, next, w.epoch)
+		next += batch.Offset(h.LastOffsetDelta) + 1
+		all, parts = append(all, b...), append(parts, b)
+	}
+	cut := d(40, "cut tail")
+	all = append(all, parts[0][:cut]...)
+	w.under.appending = parts
+	a, err := w.log.AppendAsFollower(all)
+	if err != nil {
+		return err
+	}
+	first, _ := batch.ParseHeader(parts[0])
+	if a.Base != first.BaseOffset || a.Last != next-1 {
+		return differ("copied %d to %d, want %d to %d", a.Base, a.Last, first.BaseOffset, next-1)
+	}
+	for _, b := range parts {
+		h, _ := batch.ParseHeader(b)
+		w.added(b, h.BaseOffset)
+	}
+	return nil
+}
+
+func (w *world) highWatermark(d draw) error {
+	if w.end == w.hw {
+		return nil
+	}
+	o := w.end
+	if d(2, "part") == 0 {
+		o = w.hw + batch.Offset(d(int(w.end-w.hw), "offset"))
+	}
+	w.log.SetHighWatermark(o)
+	w.hw = max(o, w.start)
+	return nil
+}
+
+func (w *world) newEpoch(d draw) error {
+	w.epoch += batch.LeaderEpoch(1 + d(2, "step"))
+	// An epoch without data gives way to one that begins at the same offset.
+	for e, o := range w.begun {
+		if o >= w.end {
+			delete(w.begun, e)
+		}
+	}
+	w.begun[w.epoch] = w.end
+	return w.log.AssignEpoch(w.epoch)
+}
+
+func (w *world) flush(draw) error {
+	if err := w.log.Flush(); err != nil {
+		return err
+	}
+	if w.log.FlushedOffset() != w.end {
+		return differ("flushed offset %d, want %d", w.log.FlushedOffset(), w.end)
+	}
+	return nil
+}
+
+func (w *world) flushRolled(draw) error {
+	if err := w.log.FlushRolled(); err != nil {
+		return err
+	}
+	if base := w.newest(); (len(w.log.segs) > 1 && w.log.RecoveryPoint() < base) || w.log.FlushRolledDue() {
+		return differ("the recovery point is %d, the active segment begins at %d", w.log.RecoveryPoint(), base)
+	}
+	return nil
+}
+
+func (w *world) checkpoint(draw) error {
+	w.point = w.log.RecoveryPoint()
+	w.storedStart = w.start
+	return nil
+}
+
+func (w *world) truncate(d draw) error {
+	span := w.end - w.start
+	if span == 0 {
+		return nil
+	}
+	return w.truncateTo(w.start + batch.Offset(d(int(span), "to")))
+}
+
+func (w *world) truncateTo(to batch.Offset) error {
+	// A batch that holds the offset goes whole, and the log ends with the last that stays: in its segment, or where the
+	// segment the offset falls into begins.
+	keep := 0
+	for keep < len(w.batches) && w.batches[keep].last < to {
+		keep++
+	}
+	v := w.log.View()
+	first := v.segmentAt(to)
+	w.under.truncating, w.under.truncateTo = true, v.segs[first].base
+	if err := w.log.Truncate(to); err != nil {
+		return err
+	}
+	end := v.segs[first].base
+	if keep > 0 {
+		end = max(end, w.batches[keep-1].last+1)
+	}
+	w.cutTo(keep, end)
+	return w.resume()
+}
+
+// cutTo makes the model end at an offset, with the first keep batches.
+func (w *world) cutTo(keep int, end batch.Offset) {
+	w.batches = w.batches[:keep]
+	w.end = end
+	w.hw = min(w.hw, end)
+	w.start = min(w.start, end)
+	w.known = min(w.known, end)
+	w.storedStart = min(w.storedStart, end)
+	for e, o := range w.begun {
+		if o >= end {
+			delete(w.begun, e)
+		}
+	}
+	w.sequences = map[batch.ProducerID]int32{}
+	for _, s := range w.batches {
+		if s.h.HasProducer() {
+			w.sequences[s.h.ProducerID] = batch.AddSequence(s.h.LastSequence(), 1)
+		}
+	}
+}
+
+func (w *world) truncateFully(d draw) error {
+	to := w.end + batch.Offset(d(50, "ahead"))
+	if d(2, "back") == 0 {
+		to = w.start
+	}
+	w.under.truncating, w.under.fully, w.under.truncateTo = true, true, to
+	if err := w.log.TruncateFully(to); err != nil {
+		return err
+	}
+	w.cutTo(0, to)
+	w.start, w.hw, w.storedStart = to, to, to
+	w.point = min(w.point, to)
+	clear(w.begun)
+	return w.resume()
+}
+
+func (w *world) roll(draw) error { return w.log.Roll() }
+
+func (w *world) logStart(d draw) error {
+	if w.hw == w.start {
+		return nil
+	}
+	o := w.start + batch.Offset(d(int(w.hw-w.start)+1, "start"))
+	if err := w.log.SetLogStart(o); err != nil {
+		return err
+	}
+	w.start = max(w.start, o)
+	return nil
+}
+
+func (w *world) retain(d draw) error {
+	c := w.config
+	switch d(3, "by") {
+	case 0:
+		c.RetentionBytes = int64(d(6000, "retention.bytes"))
+	case 1:
+		c.RetentionMs = int64(d(20000, "retention.ms"))
+	}
+	w.log.SetConfig(c)
+	defer w.log.SetConfig(w.config)
+	before := w.log.View()
+	w.under.retaining = true
+	reasons, err := w.log.Retain(w.clock)
+	if err != nil {
+		return err
+	}
+	v := w.log.View()
+	if len(reasons) == 0 {
+		if v.LogStart() != w.start {
+			return differ("log start moved from %d to %d although nothing was removed", w.start, v.LogStart())
+		}
+		return nil
+	}
+	if err := w.mayGo(before, len(reasons), c); err != nil {
+		return err
+	}
+	if v.LogStart() > w.hw {
+		return differ("retention moved the log start to %d, above the high watermark %d", v.LogStart(), w.hw)
+	}
+	w.start = max(w.start, v.FirstSegment())
+	return nil
+}
+
+func (w *world) timePasses(d draw) error {
+	w.clock = w.clock.Add(time.Duration(d(4000, "ms")) * time.Millisecond)
+	return nil
+}
+
+func (w *world) configure(d draw) error {
+	w.config.SegmentBytes = int32(700 + d(2500, "segment.bytes"))
+	w.config.IndexIntervalBytes = int32(d(600, "index.interval.bytes"))
+	w.config.IndexBytes = int32(24 + d(150, "segment.index.bytes"))
+	w.log.SetConfig(w.config)
+	return nil
+}
+
+func (w *world) reopen(draw) error {
+	// A broker stops its log after the last reply; a later life may cut what an earlier one gave.
+	for _, h := range w.held {
+		h.s.Release()
+	}
+	w.held = nil
+	if err := w.log.Close(); err != nil {
+		return err
+	}
+	if got := w.log.View(); !got.Closed() {
+		return differ("view of a closed log is open")
+	}
+	return w.reopenClean()
+}
+
+// reopenClean opens a log that was closed in order.
+func (w *world) reopenClean() error {
+	w.point, w.storedStart = w.log.RecoveryPoint(), w.start
+	if err := w.sound(true); err != nil {
+		return err
+	}
+	r, err := w.open(true)
+	if err != nil {
+		return err
+	}
+	if r.Scanned != 0 || r.Recovered || r.Cut != nil || r.Lost != 0 || len(r.Damage)+len(r.Rebuilt)+len(r.Dropped) != 0 {
+		return differ("opening after a clean close: %+v", r)
+	}
+	return w.resume()
+}
+
+// resume begins a new epoch after a start or a truncation: none is used again behind what was lost in it.
+func (w *world) resume() error {
+	for e, o := range w.begun {
+		if o >= w.end {
+			delete(w.begun, e)
+		}
+	}
+	w.epoch++
+	w.begun[w.epoch] = w.end
+	return w.log.AssignEpoch(w.epoch)
+}
+
+// hold keeps a section of somewhere.
+func (w *world) hold(d draw) error {
+	if w.end == w.start {
+		return nil
+	}
+	return holdSection(&w.held, w.log.View(), w.start+batch.Offset(d(int(w.end-w.start), "from")), w.end, 1+d(2000, "max bytes"))
+}
+
+// holdSection reads a section and keeps it with others; the oldest is given back when there are several.
+func holdSection(list *[]held, v *View, from, to batch.Offset, most int) error {
+	s, err := v.Read(from, to, most, true)
+	if err != nil {
+		return err
+	}
+	p := make([]byte, s.Len())
+	if n, err := s.ReadAt(p, 0); n != len(p) || (err != nil && err != io.EOF) {
+		return fmt.Errorf("read section: %w", err)
+	}
+	*list = append(*list, held{s: s, bytes: p})
+	if len(*list) > 3 {
+		(*list)[0].s.Release()
+		*list = (*list)[1:]
+	}
+	return nil
+}
