@@ -49,8 +49,8 @@ func (w *world) sendAgain(d draw) error {
 		if s.h.ProducerID != id {
 			continue
 		}
-		if v := w.log.View(); !v.HasFiles() || s.base < v.FirstSegment() {
-			return nil // whether it is still known depends on which snapshots a crash left
+		if v := w.log.View(); !v.HasFiles() || s.base < max(v.FirstSegment(), v.LogStart()) {
+			return nil // whether it is still known depends on which snapshots a crash left, and on starts
 		}
 		b := slices.Clone(s.bytes)
 		batch.Patch(b, 0, -1)
