@@ -96,7 +96,9 @@ func (p *partition) behind(o batch.Offset) bool { return !p.o.Clean && o >= p.o.
 func (p *partition) all() error {
 	if p.has[partitionMetadata] {
 		if _, err := readTopicID(p.fs, p.Dir); err != nil {
-			p.add(p.path(partitionMetadata), -1, -1, !p.o.Clean && p.o.RecoveryPoint <= 0, "%v", err)
+			// Nothing was flushed where the first segment begins at the recovery point: that is where an empty log ended.
+			flushed := p.o.RecoveryPoint > 0 && (len(p.bases) == 0 || p.bases[0] < p.o.RecoveryPoint)
+			p.add(p.path(partitionMetadata), -1, -1, !p.o.Clean && !flushed, "%v", err)
 		}
 	}
 	if p.has[epoch.FileName] {

@@ -114,7 +114,7 @@ func (l *Log) open(o Options, report *Report) error {
 		// Everything that is left lies below the log start: it was to be removed anyway, and an append may not fill the
 		// gap as if it followed.
 		if err := l.truncateFully(l.start); err != nil {
-			return l.giveUp("start above the log end", err)
+			return l.fail("start above the log end", err) // an opening is begun anew
 		}
 	}
 	if l.start == l.end && l.producers.Len() > 0 {
