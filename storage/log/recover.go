@@ -24,6 +24,9 @@ func (l *Log) recover(o Options, found []segmentFiles, epochsGood bool, report *
 	report.Recovered = true
 	l.touched = true
 	point := max(o.RecoveryPoint, 0)
+	// A close's snapshot there is not to go on the way: were this recovery cut short, the next would make the indexes anew
+	// and not know that something vouches for them, should the power bring it back.
+	l.point.Store(int64(point))
 	all := l.segs
 	first := 0
 	for i, seg := range all {
