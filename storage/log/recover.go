@@ -76,8 +76,9 @@ func (l *Log) recover(o Options, found []segmentFiles, epochsGood bool, report *
 			return err
 		}
 	}
-	if closed && from.pos == 0 {
-		// The indexes are made anew: nothing may say any more that they are durable.
+	if point > all[first].base && from.pos == 0 {
+		// The indexes are made anew: nothing may say any more that they are durable, nor what an earlier life has removed
+		// without a sync.
 		if err := l.fs.SyncDir(l.dir); err != nil {
 			return l.fail("removing snapshots", err)
 		}
