@@ -113,6 +113,7 @@ func (x *indexes) batch(fr frame) {
 
 // marker compares the entry of a transaction that was aborted. Its data may have been in the log before it began.
 func (x *indexes) marker(h batch.Header, done producer.Completed, known bool) {
+	known = known && done.FirstOffset >= x.p.o.LogStart // a start forgets who wrote when every record was deleted
 	soft := func(format string, args ...any) {
 		x.p.unlike = append(x.p.unlike, Finding{File: x.file(".txnindex"), Position: -1, Offset: h.BaseOffset, Mended: x.mended(), Reason: fmt.Sprintf(format, args...)})
 	}

@@ -198,6 +198,9 @@ func (p *partition) reach(o batch.Offset) error {
 		for _, e := range entries {
 			r, ok := said[e.ProducerID]
 			delete(said, e.ProducerID)
+			if r.TxnFirstOffset >= 0 && r.TxnFirstOffset < p.o.LogStart {
+				r.TxnFirstOffset = e.TxnFirstOffset // a start forgets who wrote when every record was deleted
+			}
 			switch {
 			case !ok:
 				differ("producer %d has no batch in the log", e.ProducerID)
@@ -206,7 +209,8 @@ func (p *partition) reach(o batch.Offset) error {
 			}
 		}
 		for _, id := range sorted(said) {
-			if said[id].TxnFirstOffset >= 0 { // others may have been forgotten
+			// Others may have been forgotten; and so may those of deleted records.
+			if said[id].TxnFirstOffset >= 0 && said[id].LastOffset >= p.o.LogStart {
 				differ("the open transaction of producer %d is missing", id)
 			}
 		}

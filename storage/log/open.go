@@ -126,6 +126,7 @@ func (l *Log) open(o Options, report *Report) error {
 		}
 	}
 	l.epochs = l.epochs.TruncateFromEnd(l.end).TruncateFromStart(l.start)
+	l.touched = l.touched || !l.epochs.Equal(l.stored) // a close is to say so
 	l.hw = min(max(o.HighWatermark, l.start), l.end)
 	l.hwAt = l.placeOf(l.hw)
 	l.producers.HighWatermark(l.hw)
