@@ -32,7 +32,7 @@ func TestCleanCrashAtEveryOperation(t *testing.T) {
 			}
 		}
 	}
-	if crashes < 50*len(kinds) {
+	if crashes < 30*len(kinds) {
 		t.Errorf("only %d crashes: the cleanings do too little", crashes)
 	}
 	// Each state of an exchange is among what is left.
