@@ -1,8 +1,11 @@
 package partition
 
 import (
+	"errors"
 	"math"
 	"time"
+
+	"millrace/storage/log"
 )
 
 // Flushing is group commit. flush.messages and flush.ms say when a flush is due; from then until it is done the log
@@ -84,6 +87,9 @@ func (p *Partition) flushOnce() (again bool) {
 	defer p.unlockAndTell()
 	if l != p.Log() && !p.role.Load().gone {
 		return true // what was flushed is not the log any more
+	}
+	if errors.Is(err, log.ErrNoDescriptor) && !p.role.Load().gone {
+		return true // it has waited a while for one; who waits here goes on waiting
 	}
 	if err != nil {
 		// The directory is given up: nothing that waits here will ever be safe.

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -464,6 +465,34 @@ func TestFailedFlushFailsWaits(t *testing.T) {
 	b, h := records(1)
 	if _, err := p.Append(b, h, AppendOptions{LeaderEpoch: AnyEpoch}); !errors.As(err, &off) {
 		t.Errorf("append to a disk that was given up: %v", err)
+	}
+}
+
+// TestFlushWithoutDescriptors: a flush that lacks a descriptor is made when there is one, and who waits for it hears of that.
+func TestFlushWithoutDescriptors(t *testing.T) {
+	fs := disktest.New()
+	p := flushing(t, fs)
+	refused := 0
+	fs.Refuse(func(op, name string) error {
+		if op == "syncdir" && refused < 8 {
+			refused++
+			return syscall.EMFILE
+		}
+		return nil
+	})
+	ap := appendTo(t, p, 1, 1)
+	a := NewAcks(1)
+	_, err := p.Await(a, 0, ap, 1)
+	a.Seal()
+	<-a.Done()
+	if err == nil {
+		err = a.Err(0)
+	}
+	if err != nil || refused < 8 {
+		t.Errorf("after %d refusals: %v", refused, err)
+	}
+	if v := p.Log().View(); p.Log().FlushedOffset() != v.LogEnd() || v.HighWatermark() != v.LogEnd() {
+		t.Errorf("flushed to %d, visible to %d of %d", p.Log().FlushedOffset(), v.HighWatermark(), v.LogEnd())
 	}
 }
 
