@@ -210,11 +210,14 @@ func (l *Log) beginsNot(o batch.Offset) {
 
 // syncNames makes durable which files there are, and whose they are; the caller holds flushing.
 func (l *Log) syncNames() error {
-	return errors.Join(
-		settle(&l.metaDirty, func() error { return l.syncFile(l.dir + "/" + metadataFile) }),
-		settle(&l.dirDirty, func() error { return l.syncDir(l.dir) }),
-		settle(&l.madeDirty, func() error { return l.syncDir(parent(l.dir)) }),
-	)
+	// One after the other, up to the first error: beside a lack of descriptors an error of the disk would not be seen.
+	if err := settle(&l.metaDirty, func() error { return l.syncFile(l.dir + "/" + metadataFile) }); err != nil {
+		return err
+	}
+	if err := settle(&l.dirDirty, func() error { return l.syncDir(l.dir) }); err != nil {
+		return err
+	}
+	return settle(&l.madeDirty, func() error { return l.syncDir(parent(l.dir)) })
 }
 
 // settle does what is to be done where something is dirty. What becomes dirty meanwhile stays so, as does what could not be

@@ -121,6 +121,7 @@ func (l *Log) open(o Options, report *Report) error {
 		// As in Kafka, which knows after a start the producers of records that may still be read, and those that a
 		// snapshot above the log start names: none where all records were deleted.
 		l.producers.Clear(l.end)
+		l.touched = true // a close is to leave a snapshot that says so
 		if err := l.dropSnapshots(func(s batch.Offset) bool { return s <= l.start }); err != nil {
 			return l.fail("removing snapshots", err)
 		}
@@ -372,19 +373,34 @@ func (l *Log) walk(seg *segment, from int64, report *Report, f func(*scanner, ba
 	}
 }
 
-// makeIndexes makes the offset and time index of a segment anew from its batches.
+// makeIndexes makes the offset and time index of a segment anew from its batches. Until they are whole and durable they
+// have names that a start removes: no later one looks at what the index of an older segment says.
 func (l *Log) makeIndexes(seg *segment, report *Report) error {
 	saved := l.active
 	defer func() { l.active = saved }()
+	paths := []*string{&seg.offsets.path, &seg.times.path}
+	for _, path := range paths {
+		*path += suffixTmp
+	}
 	err := l.rebuild(seg, seg.size, l.now().UnixMilli())
 	if err == nil {
 		if err = l.closeActive(true); err != nil {
-			err = l.fail("making indexes", errors.Join(err, l.dropIndexes(seg)))
+			err = l.fail("making indexes", err)
+		}
+	}
+	for _, path := range paths {
+		from := *path
+		*path = from[:len(from)-len(suffixTmp)]
+		if err == nil {
+			if err = l.fs.Rename(from, *path); err != nil {
+				err = l.fail("making indexes", err)
+			}
 		}
 	}
 	if err != nil {
 		return err
 	}
+	l.dirDirty.Store(true)
 	report.Rebuilt = append(report.Rebuilt, fileName(seg.base, suffixIndex), fileName(seg.base, suffixTimeIndex))
 	return nil
 }

@@ -226,3 +226,51 @@ func TestRecoveryTells(t *testing.T) {
 		x.fs.Kill()
 	}
 }
+
+// TestIndexesHalfMade: what a start has made of missing indexes when the process is killed is not taken for them.
+func TestIndexesHalfMade(t *testing.T) {
+	for _, clean := range []bool{false, true} {
+		for n := 1; ; n++ {
+			x := newLived(t)
+			x.add(20)
+			x.ok(x.log.Roll())
+			x.add(20)
+			x.ok(x.log.Close())
+			x.o.RecoveryPoint = x.log.RecoveryPoint()
+			name := x.o.Dir + "/" + fileName(0, suffixTimeIndex)
+			x.ok(x.fs.Remove(name))
+			x.fs.StopAt(n)
+			x.o.Clean = clean
+			_, _, err := Open(x.o)
+			if err == nil {
+				x.fs.StopAt(0)
+				if n < 5 {
+					t.Fatalf("it took %d operations", n)
+				}
+				break
+			}
+			x.fs.Kill()
+			x.open(false)
+			if at, err := x.log.segs[0].maxTimestamp(); err != nil || at != 1019 {
+				t.Errorf("clean %v, killed at operation %d: the largest time of the first segment is %d: %v", clean, n, at, err)
+			}
+			x.whole(40)
+		}
+	}
+}
+
+// TestForgottenProducersCostNoReading: a start that forgets producers leaves a log of which the next one reads nothing.
+func TestForgottenProducersCostNoReading(t *testing.T) {
+	x := newLived(t)
+	x.add(20)
+	x.log.SetHighWatermark(20)
+	x.ok(x.log.SetLogStart(20))
+	x.o.LogStart, x.o.HighWatermark = 20, 20
+	for life := range 3 {
+		x.ok(x.log.Close())
+		x.o.RecoveryPoint = x.log.RecoveryPoint()
+		if r, _ := x.open(true); r.Scanned != 0 {
+			t.Errorf("life %d: %d bytes were read", life, r.Scanned)
+		}
+	}
+}

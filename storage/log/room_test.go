@@ -349,3 +349,47 @@ func TestSyncThatFailsIsToldOnce(t *testing.T) {
 		}
 	}
 }
+
+// TestTruncationKeepsAbortsThatAreNotStored: what no descriptor was left for is stored before a truncation makes the
+// segment anew.
+func TestTruncationKeepsAbortsThatAreNotStored(t *testing.T) {
+	impatient(t)
+	x := newTxnLog(t)
+	first := x.data(1)
+	x.fs.Refuse(func(op, name string) error {
+		if (op == "open" || op == "create") && strings.HasSuffix(name, suffixTxnIndex) {
+			return &os.PathError{Op: op, Path: name, Err: syscall.EMFILE}
+		}
+		return nil
+	})
+	x.marker(1, 0)
+	last := x.data(2)
+	x.log.SetHighWatermark(last + 1)
+	x.aborted(0, last, AbortedTxn{ProducerID: 1, FirstOffset: first})
+	x.fs.Refuse(nil)
+	x.ok(x.log.Truncate(last))
+	x.aborted(0, last, AbortedTxn{ProducerID: 1, FirstOffset: first})
+	x.ok(x.log.Close())
+	x.open(true, last)
+	x.aborted(0, last, AbortedTxn{ProducerID: 1, FirstOffset: first})
+}
+
+// TestDiskFailsBesideALackOfDescriptors: what could not be synced is told although something else could not be opened.
+func TestDiskFailsBesideALackOfDescriptors(t *testing.T) {
+	impatient(t)
+	x := newLived(t)
+	x.add(1)
+	bad := errors.New("input/output error")
+	x.fs.Refuse(func(op, name string) error {
+		switch {
+		case op == "sync" && strings.HasSuffix(name, metadataFile):
+			return bad
+		case op == "syncdir":
+			return syscall.EMFILE
+		}
+		return nil
+	})
+	if err := x.log.Flush(); !errors.Is(err, bad) || !errors.Is(x.log.Offline(), bad) {
+		t.Errorf("the flush says %v, the directory %v", err, x.log.Offline())
+	}
+}

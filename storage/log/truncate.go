@@ -75,6 +75,9 @@ func (l *Log) truncate(to batch.Offset) error {
 	if err := l.closeActive(false); err != nil {
 		return err
 	}
+	if err := seg.txns.save(); err != nil {
+		return err
+	}
 	if err := l.dropHalf(); err != nil {
 		return err
 	}
