@@ -314,9 +314,11 @@ func (s *Store) FinishMove(topic string, id [16]byte, partition int32) (l *log.L
 	}
 	l, err = s.takePlace(f, k, id, name, old)
 	if err != nil {
-		// The next start is to find the old one.
-		if back := s.rename(from, doomedName, partitionDir(topic, partition)); back != nil {
-			err = errors.Join(err, back)
+		// The next start is to find the old one, and not the new one beside it.
+		for _, back := range []error{s.rename(f.dir, partitionDir(topic, partition), name), s.rename(from, doomedName, partitionDir(topic, partition))} {
+			if back != nil {
+				err = errors.Join(err, back)
+			}
 		}
 		e.log, e.future, e.failed = nil, nil, err // no mark of a clean stop: the old one was not closed in order
 		return nil, true, err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"syscall"
 	"testing"
 
 	"millrace/storage/batch"
@@ -352,6 +353,33 @@ func TestExchangeFails(t *testing.T) {
 		t.Fatal("a log that was not closed in order is marked so")
 	}
 	h.fs.Refuse(nil)
+	h.open()
+	if got, err := whole(h.log("t", 1, 0)); err != nil || got != want {
+		t.Fatalf("%d bytes of %d, %v", len(got), len(want), err)
+	}
+}
+
+// TestExchangeWithoutDescriptors: a new log that does not open in its place, for whatever reason, leaves it to the old one.
+func TestExchangeWithoutDescriptors(t *testing.T) {
+	h := newHouse(t, "/a", "/b")
+	l := h.log("t", 1, 0)
+	h.add(l, 10)
+	want, err := whole(l)
+	h.ok(err)
+	f, err := h.s.BeginMove("t", [16]byte{1}, 0, "/b")
+	h.ok(err)
+	h.ok(copyTo(f, l))
+	h.fs.Refuse(func(op, name string) error {
+		if op == "readdir" && name == "/b/t-0" {
+			return syscall.EMFILE
+		}
+		return nil
+	})
+	if _, touched, err := h.s.FinishMove("t", [16]byte{1}, 0); err == nil || !touched {
+		t.Fatal(touched, err)
+	}
+	h.fs.Refuse(nil)
+	h.ok(h.s.Close(true))
 	h.open()
 	if got, err := whole(h.log("t", 1, 0)); err != nil || got != want {
 		t.Fatalf("%d bytes of %d, %v", len(got), len(want), err)
