@@ -77,8 +77,10 @@ func directSetsockopt(fd, level, name int, on bool) error {
 // from 6.5 on), or not to this process.
 var noCachestat atomic.Bool
 
-// inMemory says whether a part of a file lies in the page cache. It may be
-// written out of there the next moment, but what was just used hardly is.
+// inMemory says whether a part of a file lies in the page cache, and has come
+// there: pages that are read ahead are counted when they are asked for. A reader
+// has those before it, so that both ends are looked at. It may be written out of
+// there the next moment, but what was just used hardly is.
 func inMemory(fd int, off int64, n int) bool {
 	if n <= 0 || noCachestat.Load() {
 		return false
@@ -88,11 +90,20 @@ func inMemory(fd int, off int64, n int) bool {
 	_, _, errno := syscall.RawSyscall6(unix.SYS_CACHESTAT, uintptr(fd), uintptr(unsafe.Pointer(&r)), uintptr(unsafe.Pointer(&st)), 0, 0, 0)
 	switch errno {
 	case 0:
-		return st.Cache >= pages(off, n)
+		return st.Cache >= pages(off, n) && hasCome(fd, off) && hasCome(fd, off+int64(n)-1)
 	case unix.ENOSYS, unix.EPERM:
 		noCachestat.Store(true)
 	}
 	return false
+}
+
+// hasCome says whether a byte of a file can be read without waiting for the disk.
+func hasCome(fd int, at int64) bool {
+	var b [1]byte
+	v := unix.Iovec{Base: &b[0]}
+	v.SetLen(len(b))
+	n, _, errno := syscall.RawSyscall6(unix.SYS_PREADV2, uintptr(fd), uintptr(unsafe.Pointer(&v)), 1, uintptr(at), 0, unix.RWF_NOWAIT)
+	return errno == 0 && n == 1
 }
 
 // pages is how many pages a part of a file touches.
