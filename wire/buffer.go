@@ -22,10 +22,18 @@ const (
 var bufferSizes = [...]int{
 	4 << 10, 16 << 10, 64 << 10,
 	128<<10 + 4<<10, 256<<10 + 4<<10, 512<<10 + 4<<10, 1<<20 + 4<<10, 2<<20 + 4<<10, 4<<20 + 4<<10,
-	8<<20 + 4<<10, 16<<20 + 4<<10,
+	8<<20 + 4<<10, longest,
 }
 
 const aheadClasses = 3 // of bufferSizes
+
+const (
+	longest = 16<<20 + 4<<10 // the last of bufferSizes
+	// passing is the longest pooled buffer that a frame too large for any of them
+	// passes through while it grows: pools hold theirs for minutes after the last
+	// such frame, and no budget knows of it.
+	passing = 1<<20 + 4<<10
+)
 
 var bufferPools [len(bufferSizes)]sync.Pool
 
@@ -46,13 +54,23 @@ func getClass(class int8) *buffer {
 	return &buffer{b: make([]byte, bufferSizes[class]), class: class}
 }
 
-// newBuffer returns a buffer of at least n bytes: one that goes with putBuffer if
-// it may be, from a pool that has buffers that large or from the system.
-func newBuffer(n int, returned bool) *buffer {
+// classOnTheWay is the class that n bytes of a frame of size bytes are read into,
+// or below 0.
+func classOnTheWay(n, size int) int8 {
+	if n > passing && size > longest {
+		return -1
+	}
+	return classFor(n)
+}
+
+// newBuffer returns a buffer of at least n bytes for a frame of size bytes: one
+// that goes with putBuffer if it may be, from a pool that has buffers that large
+// or from the system.
+func newBuffer(n, size int, returned bool) *buffer {
 	if !returned {
 		return &buffer{b: make([]byte, n), class: kept}
 	}
-	if class := classFor(n); class >= 0 {
+	if class := classOnTheWay(n, size); class >= 0 {
 		return getClass(class)
 	}
 	if b := mapBytes(n); b != nil {

@@ -90,3 +90,45 @@ func TestLargestFramesLeaveNoGarbage(t *testing.T) {
 		t.Errorf("%d requests of %d bytes, which may be kept, made it allocate %d bytes", frames, size, n)
 	}
 }
+
+// What the largest frames pass through while they come does not stay in pools,
+// which no budget knows of, but for small buffers.
+func TestLargestFramesLeaveNoLargeBuffers(t *testing.T) {
+	emptyPools := func() (largest int) {
+		for i := range bufferPools {
+			for {
+				b, ok := bufferPools[i].Get().(*buffer)
+				if !ok {
+					break
+				}
+				largest = max(largest, len(b.b))
+			}
+		}
+		return largest
+	}
+	emptyPools()
+	trusted := 0
+	for _, key := range []int16{keyProduce, 3} {
+		f := newFrameReader(&trickle{bytes.Repeat(frame(key, 7, 1, strings.Repeat("x", 40<<20)), 2), func() int { return 1 << 20 }}, 100<<20)
+		for range 2 { // the second is trusted
+			if _, _, err := f.next(); err != nil {
+				t.Fatal(err)
+			}
+			trusted = max(trusted, f.trust)
+			b, buf, err := f.body(key == keyProduce)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if key == keyProduce {
+				f.done(b, buf)
+			}
+		}
+		f.close()
+		if n := emptyPools(); n > 2<<20 {
+			t.Errorf("key %d: buffers of %d bytes stay", key, n)
+		}
+	}
+	if trusted != maxTrust {
+		t.Errorf("a second frame began with %d bytes", trusted)
+	}
+}

@@ -290,7 +290,7 @@ const firstAnswer = 2 << 20
 
 // readGrowing reads n bytes into a buffer that grows as they arrive.
 func readGrowing(r io.Reader, n int, pooled bool) (*buffer, error) {
-	buf := newBuffer(min(n, firstAnswer), pooled)
+	buf := newBuffer(min(n, firstAnswer), n, pooled)
 	have := 0
 	for {
 		m, err := io.ReadFull(r, buf.b[have:min(n, len(buf.b))])
@@ -305,7 +305,7 @@ func readGrowing(r io.Reader, n int, pooled bool) (*buffer, error) {
 		if have == n {
 			return buf, nil
 		}
-		next := newBuffer(min(n, 2*have), pooled)
+		next := newBuffer(min(n, 2*have), n, pooled)
 		copy(next.b, buf.b[:have])
 		putBuffer(buf)
 		buf = next

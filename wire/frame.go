@@ -287,21 +287,29 @@ func (f *frameReader) done(frame []byte, b *buffer) {
 	f.size = 0
 }
 
+// step is how much of a large frame is to have come before it takes more memory,
+// where n bytes are asked for: as much as the buffer holds that they get. One that
+// may be kept does not end in such a buffer.
+func (f *frameReader) step(n int, pooled bool) int {
+	n = min(n, f.size)
+	if class := classOnTheWay(n, f.size); pooled && class >= 0 {
+		return min(f.size, bufferSizes[class])
+	}
+	return n
+}
+
 // own reads a large frame into a buffer of its own.
 func (f *frameReader) own(pooled bool) ([]byte, *buffer, error) {
 	size := f.size
-	room := min(size, max(firstRoom, len(f.buffered()), f.trust))
+	room := f.step(max(firstRoom, len(f.buffered()), f.trust), pooled)
 	if err := f.grow(room); err != nil {
 		return nil, nil, err
 	}
-	buf := newBuffer(room, pooled || room < size)
+	buf := newBuffer(room, size, pooled || room < size)
 	have := copy(buf.b, f.buffered()[4:])
 	f.headN = 0
 	f.dropAhead()
 	for {
-		if pooled {
-			room = min(size, len(buf.b)) // what may be kept is not to end in one on the way
-		}
 		for have < room {
 			// With the last of it, the head of a frame that has come behind it: a
 			// producer with several requests in flight need not be asked twice.
@@ -326,12 +334,12 @@ func (f *frameReader) own(pooled bool) ([]byte, *buffer, error) {
 		if have >= size {
 			break
 		}
-		if err := f.grow(min(size, 4*have)); err != nil {
+		room = f.step(4*have, pooled)
+		if err := f.grow(room); err != nil {
 			putBuffer(buf)
 			return nil, nil, err
 		}
-		room = min(size, 4*have)
-		next := newBuffer(room, pooled || room < size)
+		next := newBuffer(room, size, pooled || room < size)
 		copy(next.b, buf.b[:have])
 		putBuffer(buf)
 		buf = next

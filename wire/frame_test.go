@@ -221,6 +221,43 @@ func TestTrust(t *testing.T) {
 	}
 }
 
+// All of a large frame is paid for before it is read, whatever came before it.
+func TestLargeFramesArePaidFor(t *testing.T) {
+	for _, key := range []int16{keyProduce, 3} {
+		var stream []byte
+		sizes := []int{70 << 10, 120 << 10, 100 << 10, 300 << 10, 9 << 20, 16 << 20, 17 << 20, 30 << 20}
+		for i, n := range sizes {
+			stream = append(stream, frame(key, 7, int32(i), strings.Repeat("x", n))...)
+		}
+		f := newFrameReader(bytes.NewReader(stream), 100<<20)
+		paid, read := 0, 0
+		f.grow = func(n int) error { paid = n; return nil }
+		f.progress = func(n int) {
+			if read += n; paid > 0 && read > paid+4+headSize {
+				t.Errorf("%d bytes were read, and %d paid for", read, paid)
+			}
+		}
+		for range sizes {
+			size, _, err := f.next()
+			if err != nil {
+				t.Fatal(err)
+			}
+			read = len(f.buffered())
+			b, buf, err := f.body(key == keyProduce)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if paid != size {
+				t.Errorf("key %d: a frame of %d bytes was paid for with %d", key, size, paid)
+			}
+			if key == keyProduce {
+				f.done(b, buf)
+			}
+			paid = 0
+		}
+	}
+}
+
 func TestLooksLike(t *testing.T) {
 	for start, want := range map[string]string{
 		"GET / HTTP/1.1": "HTTP request", "POST /": "HTTP request", "PRI * HTTP/2": "HTTP/2",
