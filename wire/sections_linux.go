@@ -19,6 +19,7 @@ var (
 	sysSendfile   = unix.Sendfile
 	sysSendCached = directSendfile
 	sysSendmsg    = directSendmsg
+	sysSetsockopt = directSetsockopt
 )
 
 // iovecs are what one gathered write is made of.
@@ -93,9 +94,7 @@ func (o *output) corked() bool { return o.socket != nil && o.socket.corked }
 // writable.
 func (w *socketWriter) run(fd uintptr) bool {
 	if w.cork && !w.corked {
-		if w.setCork(int(fd)); w.err != nil {
-			return true
-		}
+		w.setCork(int(fd))
 	}
 	if !w.sendAll(fd) {
 		return false
@@ -106,12 +105,15 @@ func (w *socketWriter) run(fd uintptr) bool {
 	return true
 }
 
+// setCork goes without where the socket does not hold back, as those of MPTCP on
+// older systems.
 func (w *socketWriter) setCork(fd int) {
-	if err := directSetsockopt(fd, unix.IPPROTO_TCP, unix.TCP_CORK, w.cork); err != nil {
+	switch err := sysSetsockopt(fd, unix.IPPROTO_TCP, unix.TCP_CORK, w.cork); {
+	case err == nil:
+		w.corked = w.cork
+	case w.corked:
 		w.err = os.NewSyscallError("setsockopt", err)
-		return
 	}
-	w.corked = w.cork
 }
 
 func (w *socketWriter) sendAll(fd uintptr) bool {

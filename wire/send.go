@@ -61,7 +61,7 @@ func (s *sender) free() {
 	}
 	s.written()
 	putBuffer(s.buf)
-	s.buf, s.bodies, s.times = nil, s.bodies[:0], s.times[:0]
+	s.buf, s.bodies, s.times, s.more = nil, s.bodies[:0], s.times[:0], false
 	senderPool.Put(s)
 }
 
