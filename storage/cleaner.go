@@ -356,11 +356,12 @@ func (s *Store) raise(d *directory, k partitionKey, to batch.Offset, flushed fun
 	if flushed() < to {
 		return log.ErrOvertaken
 	}
-	if o, ok := d.checkpoints[recoveryPoints][k]; (ok && o >= to) || faults.keepPoint {
+	o, ok := d.checkpoints[recoveryPoints][k]
+	if ok && o >= to && !d.torn[recoveryPoints] || faults.keepPoint {
 		return nil
 	}
 	next := maps.Clone(d.checkpoints[recoveryPoints])
-	next[k] = to
+	next[k] = max(o, to)
 	return s.replace(d, recoveryPoints, next)
 }
 

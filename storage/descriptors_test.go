@@ -149,3 +149,41 @@ func TestCleanWithoutDescriptors(t *testing.T) {
 		t.Errorf("only %d cleanings were refused a file", refused)
 	}
 }
+
+// TestCheckpointWithoutDescriptors: a checkpoint that was written, and lacked a descriptor to be durable, is one that a
+// truncation has to lower, and one that is written again.
+func TestCheckpointWithoutDescriptors(t *testing.T) {
+	stored := func(h *house) batch.Offset {
+		c, err := readCheckpoint(h.fs, "/a", recoveryPointFile)
+		h.ok(err)
+		return c[partitionKey{"t", 0}]
+	}
+	for _, cut := range []bool{true, false} {
+		h := newHouse(t, "/a")
+		l := h.log("t", 1, 0)
+		h.add(l, 10)
+		h.ok(l.Flush())
+		h.fs.Refuse(func(op, name string) error {
+			if op == "syncdir" && name == "/a" {
+				return syscall.EMFILE
+			}
+			return nil
+		})
+		if err := h.s.Checkpoint(); !errors.Is(err, log.ErrNoDescriptor) {
+			t.Fatalf("the checkpoint says %v", err)
+		}
+		h.fs.Refuse(nil)
+		if cut {
+			h.ok(l.Truncate(5))
+		} else {
+			h.ok(h.s.Checkpoint())
+		}
+		if o := stored(h); o != l.End() {
+			t.Errorf("the log ends at %d, the recovery point is %d", l.End(), o)
+		}
+		h.fs.Crash(nil)
+		if o := stored(h); o != l.End() {
+			t.Errorf("the log ended at %d, after a crash the recovery point is %d", l.End(), o)
+		}
+	}
+}

@@ -158,7 +158,7 @@ func (s *Store) writeCheckpoint(d *directory, kind int, now time.Time, keep map[
 			next[k] = o
 		}
 	}
-	if maps.Equal(next, d.checkpoints[kind]) {
+	if maps.Equal(next, d.checkpoints[kind]) && !d.torn[kind] {
 		return nil
 	}
 	return s.replace(d, kind, next)
@@ -182,10 +182,14 @@ func offsetOf(l *log.Log, v *log.View, kind int) (batch.Offset, bool) {
 }
 
 func (s *Store) replace(d *directory, kind int, next checkpoint) error {
-	if err := disk.Replace(s.fs, d.path, checkpointFiles[kind], next.encode()); err != nil {
+	if err := disk.Put(s.fs, d.path, checkpointFiles[kind], next.encode()); err != nil {
 		return d.health.Fail("writing "+checkpointFiles[kind], err)
 	}
-	d.checkpoints[kind] = next
+	d.checkpoints[kind], d.torn[kind] = next, true
+	if err := s.fs.SyncDir(d.path); err != nil {
+		return d.health.Fail("writing "+checkpointFiles[kind], err)
+	}
+	d.torn[kind] = false
 	return nil
 }
 
@@ -195,11 +199,14 @@ func (s *Store) lower(d *directory, k partitionKey, to batch.Offset) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, kind := range []int{cleanedOffsets, recoveryPoints} {
-		if o, ok := d.checkpoints[kind][k]; !ok || o <= to || faults.keepPoint {
+		o, ok := d.checkpoints[kind][k]
+		if (!ok || o <= to) && !d.torn[kind] || faults.keepPoint {
 			continue
 		}
 		next := maps.Clone(d.checkpoints[kind])
-		next[k] = to
+		if ok {
+			next[k] = min(o, to)
+		}
 		if err := s.replace(d, kind, next); err != nil {
 			return err
 		}
@@ -221,7 +228,7 @@ func (s *Store) storeStarts(d *directory, logs map[partitionKey]*log.Log) error 
 			next[k] = o
 		}
 	}
-	if maps.Equal(next, d.checkpoints[logStarts]) {
+	if maps.Equal(next, d.checkpoints[logStarts]) && !d.torn[logStarts] {
 		return nil
 	}
 	return s.replace(d, logStarts, next)
@@ -232,7 +239,7 @@ func (s *Store) forget(d *directory, k partitionKey) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for i := range checkpointFiles {
-		if _, ok := d.checkpoints[i][k]; !ok || faults.remember {
+		if _, ok := d.checkpoints[i][k]; !ok && !d.torn[i] || faults.remember {
 			continue
 		}
 		next := maps.Clone(d.checkpoints[i])

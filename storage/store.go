@@ -137,7 +137,9 @@ type directory struct {
 	// Under mu, which is taken last and held while a checkpoint is written.
 	mu          sync.Mutex
 	checkpoints [kinds]checkpoint // as they are on disk
-	written     [kinds]time.Time
+	// torn: the file has its name, and after a crash it may be the one before that.
+	torn    [kinds]bool
+	written [kinds]time.Time
 
 	// Under Store.mu.
 	found    map[partitionKey]bool   // partitions on disk that nobody asked for yet
