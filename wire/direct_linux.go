@@ -11,7 +11,8 @@ import (
 )
 
 // Calls on sockets never block here, and neither does sending a part of a file
-// that lies in the page cache. Go's scheduler need not know of such a call. What
+// that lies in the page cache, if that it was read is not noted in it (O_NOATIME):
+// such a note may have to wait for the file system's journal. Go's scheduler need not know of such a call. What
 // it does for one that may block is dear to a server that waits after each
 // request: with all else idle its watching thread sleeps, the first call wakes
 // it, a futex and a wake-up across processors, and it then looks every 20

@@ -57,11 +57,13 @@ func (OS) Open(name string, flag Flag) (File, error) {
 // openPlain is os.OpenFile but for what that does to be told when a file is ready, which a regular file always is: half a
 // dozen system calls, at a start for each of some thousand partitions.
 func openPlain(name string, mode int) (*os.File, error) {
-	for {
-		fd, err := syscall.Open(name, mode|syscall.O_CLOEXEC, 0o644)
+	for mode |= syscall.O_CLOEXEC | unnoted; ; {
+		fd, err := syscall.Open(name, mode, 0o644)
 		switch {
 		case err == nil:
 			return os.NewFile(uintptr(fd), name), nil
+		case err == syscall.EPERM && mode&unnoted != 0:
+			mode &^= unnoted // only a file's owner may ask for it
 		case err != syscall.EINTR:
 			return nil, &os.PathError{Op: "open", Path: name, Err: err}
 		}
