@@ -74,14 +74,18 @@ func directSetsockopt(fd, level, name int, on bool) error {
 	return nil
 }
 
+// readAhead is less than systems read ahead.
+const readAhead = 64 << 10
+
 // noCachestat: the system does not tell what is in its page cache (Linux does
 // from 6.5 on), or not to this process.
 var noCachestat atomic.Bool
 
 // inMemory says whether a part of a file lies in the page cache, and has come
-// there: pages that are read ahead are counted when they are asked for. A reader
-// has those before it, so that both ends are looked at. It may be written out of
-// there the next moment, but what was just used hardly is.
+// there: pages that are read ahead are counted when they are asked for. Those lie
+// before somebody who reads, so that both ends are looked at, of a part that is
+// shorter than what is read ahead only the last. It may be written out of there the
+// next moment, but what was just used hardly is.
 func inMemory(fd int, off int64, n int) bool {
 	if n <= 0 || noCachestat.Load() {
 		return false
@@ -91,7 +95,7 @@ func inMemory(fd int, off int64, n int) bool {
 	_, _, errno := syscall.RawSyscall6(unix.SYS_CACHESTAT, uintptr(fd), uintptr(unsafe.Pointer(&r)), uintptr(unsafe.Pointer(&st)), 0, 0, 0)
 	switch errno {
 	case 0:
-		return st.Cache >= pages(off, n) && hasCome(fd, off) && hasCome(fd, off+int64(n)-1)
+		return st.Cache >= pages(off, n) && hasCome(fd, off+int64(n)-1) && (n <= readAhead || hasCome(fd, off))
 	case unix.ENOSYS, unix.EPERM:
 		noCachestat.Store(true)
 	}
