@@ -185,6 +185,13 @@ func (l *Log) lowerFlushed(o batch.Offset) {
 	defer l.pointMu.Unlock()
 	l.flushed.Store(min(l.flushed.Load(), int64(o)))
 	l.point.Store(min(l.point.Load(), int64(o)))
+}
+
+// cutFlushed is lowerFlushed where the log was cut at an offset.
+func (l *Log) cutFlushed(o batch.Offset) {
+	l.lowerFlushed(o)
+	l.pointMu.Lock()
+	defer l.pointMu.Unlock()
 	l.begun = nil // they may be gone, and no flush is under way that does not know those that are left
 }
 

@@ -393,3 +393,39 @@ func TestDiskFailsBesideALackOfDescriptors(t *testing.T) {
 		t.Errorf("the flush says %v, the directory %v", err, x.log.Offline())
 	}
 }
+
+// TestTruncationRefusedBehindAHalf: a truncation that came to nothing leaves it known that the segment before one that was
+// begun in part is not durable as a whole.
+func TestTruncationRefusedBehindAHalf(t *testing.T) {
+	impatient(t)
+	x := newLived(t)
+	x.add(10)
+	x.ok(x.log.Flush())
+	x.add(10)
+	refuse := func(what string) {
+		x.fs.Refuse(func(op, name string) error {
+			if strings.Contains(op+" "+name, what) {
+				return syscall.EMFILE
+			}
+			return nil
+		})
+	}
+	refuse("create " + x.o.Dir + "/" + fileName(20, suffixTimeIndex))
+	if err := x.log.Roll(); !errors.Is(err, ErrNoDescriptor) || !x.log.begunHalf {
+		t.Fatalf("the roll says %v", err)
+	}
+	refuse("syncdir")
+	if err := x.log.Truncate(5); !errors.Is(err, ErrNoDescriptor) || x.log.end != 20 {
+		t.Fatalf("the log ends at %d: %v", x.log.end, err)
+	}
+	x.fs.Refuse(nil)
+	x.ok(x.log.Flush())
+	if f, p := x.log.FlushedOffset(), x.log.RecoveryPoint(); f != 20 || p >= 20 {
+		t.Errorf("flushed to %d, a recovery begins at %d: the indexes of the segment before that are not synced", f, p)
+	}
+	x.add(1)
+	x.ok(x.log.Flush())
+	if p := x.log.RecoveryPoint(); p != 21 {
+		t.Errorf("a recovery begins at %d", p)
+	}
+}

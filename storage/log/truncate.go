@@ -122,7 +122,7 @@ func (l *Log) truncate(to batch.Offset) error {
 	if err != nil {
 		return err
 	}
-	l.lowerFlushed(end)
+	l.cutFlushed(end)
 	next.size = pos // for replay, which reads segments that are not written to
 	for j := range l.segs {
 		if err := l.replay(j, from, &report); err != nil {
