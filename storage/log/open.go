@@ -419,10 +419,17 @@ func (l *Log) dropIndexes(seg *segment) error {
 	return nil
 }
 
-// rebuild makes a segment the one that is written to, with indexes made anew from its batches' headers.
+// rebuild makes a segment the one that is written to, with indexes made anew from its batches' headers. Where that fails
+// what is known of the active segment is what was: above all, where it ends.
 func (l *Log) rebuild(seg *segment, size, now int64) error {
+	saved, room := l.active, l.indexBytes
 	err := l.reindex(seg, size, now)
-	if err == nil || l.directory.Offline() != nil {
+	if err == nil {
+		return nil
+	}
+	l.active, l.indexBytes = saved, room
+	seg.log.unhold()
+	if l.directory.Offline() != nil {
 		return err
 	}
 	if drop := l.dropIndexes(seg); drop != nil {

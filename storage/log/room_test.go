@@ -429,3 +429,36 @@ func TestTruncationRefusedBehindAHalf(t *testing.T) {
 		t.Errorf("a recovery begins at %d", p)
 	}
 }
+
+// TestIndexesThatCannotBeMade: a log whose indexes cannot be made anew for lack of a descriptor ends where it did.
+func TestIndexesThatCannotBeMade(t *testing.T) {
+	impatient(t)
+	for after := range 10 {
+		x := newLived(t)
+		x.add(1200)
+		x.closed()
+		size := x.log.active.size
+		x.ok(x.fs.Remove(x.o.Dir + "/" + fileName(0, suffixIndex)))
+		refused := scarce(x.fs, after, 0)
+		err := appendOne(x.log)
+		x.fs.Refuse(nil)
+		if *refused > 0 && !errors.Is(err, ErrNoDescriptor) {
+			t.Fatalf("after %d files the append says %v", after, err)
+		}
+		if got := x.log.active.size; err != nil && got != size {
+			t.Errorf("after %d files the log has %d bytes of %d", after, got, size)
+		}
+		if err != nil {
+			x.ok(appendOne(x.log))
+		}
+		for o := batch.Offset(0); o <= 1200; o += 50 {
+			s, err := x.log.View().Read(o, 1201, 1, true)
+			x.ok(err)
+			b, err := sectionBytes(s)
+			x.ok(err)
+			if h, err := batch.ParseHeader(b); err != nil || h.BaseOffset != o {
+				t.Fatalf("after %d files: %d is read at %d: %v", after, h.BaseOffset, o, err)
+			}
+		}
+	}
+}
