@@ -65,7 +65,8 @@ func setUpNetwork() error {
 	// What only an administrator of the whole system may choose is not to be had
 	// here; between two ends of a loopback that loses nothing reno is what cubic is.
 	if err := os.WriteFile(congestionFile, []byte("reno"), 0o644); err != nil {
-		return fmt.Errorf("set up TCP: %w", err)
+		// As in a container whose /proc/sys is not to be written: the figures' page says which it was.
+		fmt.Fprintf(os.Stderr, "TCP stays as the system has it: %v\n", err)
 	}
 	return nil
 }
