@@ -187,3 +187,28 @@ func TestCheckpointWithoutDescriptors(t *testing.T) {
 		}
 	}
 }
+
+// TestDeletionWithoutDescriptors: a deletion whose new name lacked a descriptor to be durable is one all the same, and its
+// files go after the name is.
+func TestDeletionWithoutDescriptors(t *testing.T) {
+	h := newHouse(t, "/a")
+	h.add(h.log("t", 1, 0), 3)
+	h.fs.Refuse(func(op, name string) error {
+		if op == "syncdir" && name == "/a" {
+			return syscall.EMFILE
+		}
+		return nil
+	})
+	if err := h.s.Delete("t", 0); !errors.Is(err, log.ErrNoDescriptor) {
+		t.Fatalf("the deletion says %v", err)
+	}
+	later := h.s.now().Add(time.Hour)
+	if err := h.s.Housekeep(later); !errors.Is(err, log.ErrNoDescriptor) || len(h.holders(partitionKey{"t", 0})) != 1 {
+		t.Fatalf("files go before their name is durable: %v", err)
+	}
+	h.fs.Refuse(nil)
+	h.ok(h.s.Housekeep(later))
+	if list := h.holders(partitionKey{"t", 0}); len(list) != 0 {
+		t.Errorf("left: %v", list)
+	}
+}

@@ -322,13 +322,29 @@ func (s *Store) Delete(topic string, partition int32) error {
 	if e.log == nil {
 		return s.deleteUnopened(e.dir, k)
 	}
-	to := e.dir.path + "/" + doomedDir(topic, partition, deleteSuffix)
-	delay := e.log.Config().FileDeleteDelayMs
-	if err := e.log.MarkDeleted(to); err != nil {
+	if err := s.doomLog(e.dir, e.log, doomedDir(topic, partition, deleteSuffix)); err != nil {
 		return fmt.Errorf("delete log %s: %w", partitionDir(topic, partition), err)
 	}
-	s.doom(e.dir, to, e.log.Remove, delay)
 	return nil
+}
+
+// doomLog closes a log and gives its directory a name under which Housekeep removes it.
+func (s *Store) doomLog(d *directory, l *log.Log, name string) error {
+	to, delay, remove := d.path+"/"+name, l.Config().FileDeleteDelayMs, l.Remove
+	err := l.MarkDeleted(to)
+	if errors.Is(err, log.ErrNoDescriptor) {
+		// It has the name, and is to have it after a crash before any file goes: half of them would be taken for a log.
+		remove = func() error {
+			if err := s.fs.SyncDir(d.path); err != nil {
+				return err
+			}
+			return l.Remove()
+		}
+	} else if err != nil {
+		return err
+	}
+	s.doom(d, to, remove, delay)
+	return err
 }
 
 func (s *Store) deleteUnopened(d *directory, k partitionKey) error {

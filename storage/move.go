@@ -265,12 +265,9 @@ func (s *Store) cancel(e *entry, k partitionKey) error {
 	s.mu.Lock()
 	f.dir.open--
 	s.mu.Unlock()
-	to := f.dir.path + "/" + doomedDir(k.topic, k.partition, deleteSuffix)
-	delay := f.log.Config().FileDeleteDelayMs
-	if err := f.log.MarkDeleted(to); err != nil {
+	if err := s.doomLog(f.dir, f.log, doomedDir(k.topic, k.partition, deleteSuffix)); err != nil {
 		return fmt.Errorf("give up the move of %s: %w", partitionDir(k.topic, k.partition), err)
 	}
-	s.doom(f.dir, to, f.log.Remove, delay)
 	return nil
 }
 

@@ -79,10 +79,10 @@ func (l *Log) MarkDeleted(dir string) error {
 	if err := l.fs.Rename(l.dir, dir); err != nil {
 		return l.fail("deletion", err)
 	}
+	l.putAt = dir
 	if err := l.fs.SyncDir(parent(dir)); err != nil {
 		return l.fail("deletion", err)
 	}
-	l.putAt = dir
 	return nil
 }
 
