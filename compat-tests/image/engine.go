@@ -225,10 +225,21 @@ func (c *container) start(command ...string) {
 	c.cmd.Stdout, c.cmd.Stderr = c, c
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	c.exited = make(chan struct{})
-	if err := c.cmd.Start(); err != nil {
+	started := make(chan error, 1)
+	go func() {
+		// Pdeathsig is of the thread that starts a process, and some here end with their goroutines: this one stays.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := c.cmd.Start()
+		if started <- err; err != nil {
+			return
+		}
+		c.cmd.Wait()
+		close(c.exited)
+	}()
+	if err := <-started; err != nil {
 		c.t.Fatal(err)
 	}
-	go func() { c.cmd.Wait(); close(c.exited) }()
 	c.t.Cleanup(func() {
 		c.kill()
 		if c.t.Failed() {
