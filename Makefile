@@ -62,6 +62,7 @@ suites: needs build conformance ## all of that, the clients with full counts, Ka
 	MILLRACE_LEDGER=$(CURDIR) MILLRACE_COMPAT_RECORDS=20000 MILLRACE_COMPAT_BIG_RECORDS=all MILLRACE_COMPAT_TABLE=$(CURDIR)/compat-tests/README.md \
 	  $(GO) test -tags compat -count=1 -parallel 3 -timeout 120m ./compat-tests/run
 	$(GO) test -tags compat -count=1 -parallel 2 -timeout 40m ./compat-tests/applications
+	$(GO) test -tags compat -count=1 -timeout 25m ./compat-tests/adopt
 	sh compat-tests/image/install.sh build
 	MILLRACE_IMAGE_BUILD=1 $(GO) test -tags compat -count=1 -timeout 20m -run Build ./compat-tests/image
 	MILLRACE_LEDGER=$(CURDIR) MILLRACE_TOOLS=all $(GO) test -tags compat -count=1 -parallel 4 -timeout 30m ./compat-tests/tools
@@ -106,6 +107,10 @@ tools: build ## Kafka's own command-line tools, their output compared with that 
 adopt: build ## directories of Apache Kafka's taken over by millrace import, and of Millrace's by Apache Kafka, after a stop and after kill -9
 	$(GO) test -tags compat -count=1 -timeout 25m ./compat-tests/adopt
 
+.PHONY: adopt-short
+adopt-short: build ## a part of it: a directory of a killed Apache Kafka is taken over, and both leave the same files
+	$(GO) test -tags compat -count=1 -timeout 15m -run 'TestSameRequestsSameFiles$$|TestKafkasDirectoryIsTakenOver/kill' ./compat-tests/adopt
+
 .PHONY: image
 image: ## build the container image with docker
 	docker build -f docker/Dockerfile --build-arg VERSION=$(VERSION) -t millrace .
@@ -132,7 +137,7 @@ metrics: build ## names, types and labels of /metrics beside Apache Kafka's; a J
 	$(GO) test -tags compat -count=1 ./compat-tests/metrics
 
 .PHONY: test
-test: needs unit bad-input pains clients frames oracle-short kgo tools adopt metrics image-test torture ## every test
+test: needs unit bad-input pains clients frames oracle-short kgo tools adopt-short metrics image-test torture ## every test
 
 .PHONY: soak
 soak: ## fuzz every decoder for FUZZ (20s) each, then CHECKS (2000) new random worlds of each kind and longer simulations

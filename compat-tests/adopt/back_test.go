@@ -377,7 +377,9 @@ func (l *kafkaLog) lines(r *regexp.Regexp) []string {
 var (
 	complaints = regexp.MustCompile(`^\[[^]]*\] (WARN|ERROR|FATAL) `)
 	// What a server says of itself whatever lies in its directory.
-	harmless = regexp.MustCompile(`Performing controller activation|NetworkClient that has already been closed|append operation on partition \S*sequences-0`) // the last is the batch behind a gap
+	harmless = regexp.MustCompile(`Performing controller activation|NetworkClient that has already been closed|` +
+		`Stopped loading records from \S* because the partition is not online or is no longer the leader|` + // leaderships that a start replays
+		`append operation on partition \S*sequences-0`) // the batch behind a gap
 	// Who speaks of what lies in the directory.
 	ofLogs  = regexp.MustCompile(`^\[[^]]*\] [A-Z]+ \S*(storage\.internals\.log|storage\.internals\.epoch|LogManager|LogLoader|UnifiedLog|LogDirFailure)\S* - (.*)`)
 	numbers = regexp.MustCompile(`(partition=|dir=|partition )\S+|\d+|/\S+`)
