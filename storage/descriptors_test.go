@@ -25,7 +25,7 @@ func (h *house) scarce(after int) {
 	})
 }
 
-// TestLogsWithoutDescriptors: what fails because no file can be opened fails for now. The directory stays, and a log that
+// TestLogsWithoutDescriptors: what fails because no file can be opened may be tried again. The directory stays, and a log that
 // did not open is opened when it is asked for again.
 func TestLogsWithoutDescriptors(t *testing.T) {
 	for after := range 12 {

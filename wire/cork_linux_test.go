@@ -41,21 +41,7 @@ func TestRepliesAreNotHeldBack(t *testing.T) {
 				return err
 			}
 			defer func() { sysSetsockopt = real }()
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer l.Close()
-			client, err := net.Dial("tcp", l.Addr().String())
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer client.Close()
-			nc, err := l.Accept()
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer nc.Close()
+			client, nc := ends(t)
 
 			seg := newSegment(t, 300<<10)
 			var want []byte

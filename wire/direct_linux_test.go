@@ -53,6 +53,25 @@ func evict(t *testing.T, f *os.File) bool {
 	return false
 }
 
+// ends are the two ends of a TCP connection.
+func ends(t *testing.T) (client, server net.Conn) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if client, err = net.Dial("tcp", l.Addr().String()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	if server, err = l.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { server.Close() })
+	return client, server
+}
+
 // What lies in the page cache is sent directly; what does not takes a place at
 // the gate of those who may wait for the disk.
 func TestOnlyCachedSectionsAreSentDirectly(t *testing.T) {
@@ -64,21 +83,7 @@ func TestOnlyCachedSectionsAreSentDirectly(t *testing.T) {
 	if inMemory(int(f.Fd()), 1, n+2*unix.Getpagesize()) {
 		t.Error("what lies behind the file is in memory")
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	client, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	nc, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
+	client, nc := ends(t)
 	slow, direct := 0, 0
 	realSlow, realDirect := sysSendfile, sysSendCached
 	defer func() { sysSendfile, sysSendCached = realSlow, realDirect }()
