@@ -110,9 +110,9 @@ func (p *Partition) flushOnce() (again bool) {
 			p.armFlush()
 		}
 	}
-	p.written.reach(p.counted)
 	if p.leader != nil {
 		p.apply(p.leader.Appended(p.Log().View().LogEnd(), p.counted, now))
 	}
+	p.written.reach(p.counted) // now that consumers see it: who is told may read at once
 	return again
 }

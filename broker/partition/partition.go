@@ -384,11 +384,11 @@ func (p *Partition) grown(now time.Time) {
 		p.startFlush()
 	default:
 		p.counted = end
-		p.written.reach(p.counted)
 		p.armFlush()
 	}
 	p.apply(p.leader.Appended(end, p.counted, now))
 	l.Publish() // where the high watermark has not moved
+	p.written.reach(p.counted)
 	p.wake(OnLogEnd)
 }
 

@@ -482,11 +482,24 @@ func TestFlushWithoutDescriptors(t *testing.T) {
 	})
 	ap := appendTo(t, p, 1, 1)
 	a := NewAcks(1)
+	early := false
+	w := NewCaller(func() {
+		select {
+		case <-a.Done():
+			early = true
+		default:
+		}
+	})
+	p.Watch(w, OnHighWatermark)
 	_, err := p.Await(a, 0, ap, 1)
 	a.Seal()
 	<-a.Done()
 	if err == nil {
 		err = a.Err(0)
+	}
+	p.Unwatch(w)
+	if early {
+		t.Error("the producer was told before a consumer could see its record")
 	}
 	if err != nil || refused < 8 {
 		t.Errorf("after %d refusals: %v", refused, err)
