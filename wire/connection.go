@@ -97,6 +97,7 @@ func (c *connection) serve() {
 	c.shut(ErrClosed)
 	c.in.close()
 	c.waitWriter()
+	c.nc.Close()
 	if c.held != nil {
 		c.held.free()
 	}
@@ -312,11 +313,17 @@ func (c *connection) internClientID(b []byte) *string {
 	return c.clientID
 }
 
-// shut closes the connection and cancels its contexts.
+// shut ends the connection and cancels its contexts. It waits for nobody, since
+// one goroutine shuts many: Close would wait for the calls that use the socket,
+// and one that sends a part of a file may be waiting for the disk. Such a socket
+// is ended both ways here, which the peer sees and which wakes whoever waits for
+// the peer; serve closes it when nothing uses it any more.
 func (c *connection) shut(cause error) {
 	c.cancelConn(cause)
 	c.cancelHandling(cause)
-	c.nc.Close()
+	if !c.out.cut() {
+		c.nc.Close()
+	}
 }
 
 // farewell sees to it that the last reply arrives: it ends the sending side and

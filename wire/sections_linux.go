@@ -52,6 +52,17 @@ func (o *output) canSend() bool {
 	return ok
 }
 
+// cut ends the socket both ways without closing it; false if it is none that send
+// is used on. It fails only where the connection has gone already.
+func (o *output) cut() bool {
+	tc, ok := o.nc.(*net.TCPConn)
+	if ok {
+		tc.CloseWrite()
+		tc.CloseRead()
+	}
+	return ok
+}
+
 // send writes what the sender has collected, and then n bytes of a file from pos
 // on, and returns how many of those were sent. Without a file n is 0.
 func (o *output) send(s *sender, file *os.File, pos int64, n int) (int, error) {

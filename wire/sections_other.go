@@ -13,6 +13,8 @@ type (
 
 func (o *output) canSend() bool { return false }
 
+func (o *output) cut() bool { return false }
+
 func (o *output) corked() bool { return false }
 
 func (o *output) send(*sender, *os.File, int64, int) (int, error) {
