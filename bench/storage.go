@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"time"
 
@@ -52,14 +53,19 @@ func recovery() figure {
 	}}
 }
 
+// cleanedSegment is how large the segments are that are cleaned, and those that
+// take their place.
+const cleanedSegment = 64 << 20
+
 // cleaner is one cleaning of a compacted partition in which each key comes
 // twice, beside reading as much twice, for the keys and for the records, and
-// writing half of it. How much it read in what time the server's log says.
+// writing half of it, as durably. How much it read in what time the server's log
+// says.
 func cleaner() figure {
 	return figure{name: "cleaner", without: []string{peer.Kafka, peer.Kfake}, run: func(r *run, p *peer.Peer) ([]measure, error) {
 		size := 2 * r.fill
 		if p.Name == peer.Floor {
-			return r.passes("cleaner", floor.Passes{Bytes: size, Reads: 2, Keep: 2})
+			return r.passes("cleaner", floor.Passes{Bytes: size, Reads: 2, Keep: 2, Segment: cleanedSegment})
 		}
 		var log lines
 		p, err := peer.StartWith(r.work, &log, "log.cleaner.backoff.ms=20", "log.cleaner.threads=1")
@@ -75,7 +81,7 @@ func cleaner() figure {
 // line that says so.
 func (r *run) clean(p *peer.Peer, log *lines, size int) ([]measure, error) {
 	const never = "600000"
-	if err := raw.CreateTopic(p.Addr, "cleaned", 1, map[string]string{"cleanup.policy": "compact", "segment.bytes": "67108864", "min.compaction.lag.ms": never}); err != nil {
+	if err := raw.CreateTopic(p.Addr, "cleaned", 1, map[string]string{"cleanup.policy": "compact", "segment.bytes": strconv.Itoa(cleanedSegment), "min.compaction.lag.ms": never}); err != nil {
 		return nil, err
 	}
 	load := raw.Keyed{Addr: p.Addr, Topic: "cleaned", Value: 1024, Batch: stored, Bytes: size, Twice: true}
