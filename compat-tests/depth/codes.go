@@ -15,6 +15,7 @@ const (
 	aBadDisk      = "needs a data directory that fails while sequences run; compat-tests/badinput makes one fail"
 	aFreshStart   = "lasts for moments after a start; steps that restart the servers wait until it is over"
 	aNullName     = "for a null group id, which no version of the request can carry"
+	aResignation  = "has Kafka's controller resign beside all other sequences; package frames asks for it"
 	neverAnswered = "4.4.0 answers nobody with it"
 )
 
@@ -119,7 +120,7 @@ var named = map[int16]map[int16]string{
 		0: "", 3: "", 42: "", 84: "",
 		31: anAuthorizer, 80: anotherBroker, 83: anotherBroker,
 	},
-	44: {-1: "", 0: "", 3: "", 40: "", 42: "", 29: anAuthorizer, 30: anAuthorizer, 31: anAuthorizer}, // IncrementalAlterConfigs
+	44: {-1: aResignation, 0: "", 3: "", 40: "", 42: "", 29: anAuthorizer, 30: anAuthorizer, 31: anAuthorizer}, // IncrementalAlterConfigs
 	45: {0: "", 3: "", 39: "", 85: "", 31: anAuthorizer, 38: anotherBroker},                          // AlterPartitionReassignments
 	46: {0: "", 31: anAuthorizer},                                                                    // ListPartitionReassignments
 	47: { // OffsetDelete

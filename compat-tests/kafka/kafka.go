@@ -131,6 +131,9 @@ type Server struct {
 	cleanup func()
 }
 
+// ErrEnded is what Start gives when the server's process ended before it was ready.
+var ErrEnded = errors.New("the server ended while it started")
+
 // Start formats a directory if it is empty, starts the server and waits until
 // it has metadata.
 func Start(ctx context.Context, o Options) (*Server, error) {
@@ -270,7 +273,7 @@ func (s *Server) await(ctx context.Context) error {
 		select {
 		case err := <-s.exited:
 			s.exited <- err
-			return fmt.Errorf("the server ended while it started: %v", err)
+			return fmt.Errorf("%w: %v", ErrEnded, err)
 		case <-ctx.Done():
 			return errors.New("the server did not become ready in three minutes")
 		case <-time.After(100 * time.Millisecond):

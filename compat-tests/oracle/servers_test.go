@@ -139,6 +139,41 @@ type apacheKafka struct {
 	// first orderly end: each start after it takes half the processor time.
 	classes string
 	filling bool // classes is being made
+	// said is the end of what it has logged, of warnings and worse.
+	said *tail
+	// again counts the starts that came to nothing and were tried once more.
+	again int
+}
+
+// tail keeps the end of what is written to it, and passes all on to a file if there
+// is one.
+type tail struct {
+	mu   sync.Mutex
+	kept []byte
+	file *os.File
+}
+
+const tailSize = 32 << 10
+
+func (w *tail) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.kept = append(w.kept, b...); len(w.kept) > 2*tailSize {
+		w.kept = append(w.kept[:0], w.kept[len(w.kept)-tailSize:]...)
+	}
+	if w.file != nil {
+		w.file.Write(b)
+	}
+	return len(b), nil
+}
+
+// take is what is kept, which is forgotten.
+func (w *tail) take() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	kept := string(w.kept[max(0, len(w.kept)-tailSize):])
+	w.kept = w.kept[:0]
+	return kept
 }
 
 func apache(t *testing.T) *apacheKafka {
@@ -147,8 +182,17 @@ func apache(t *testing.T) *apacheKafka {
 	if jvm == nil {
 		jvm = []string{"-Xmx1g"}
 	}
-	dir := scratch(t)
-	k := &apacheKafka{classes: filepath.Join(dir, "classes.jsa"), options: kafka.Options{Version: os.Getenv("MILLRACE_ORACLE_VERSION"), Dir: dir, Properties: properties, JVM: jvm}}
+	jvm = append(jvm, "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dorg.slf4j.simpleLogger.showDateTime=true")
+	dir, said := scratch(t), &tail{}
+	if path := os.Getenv("MILLRACE_ORACLE_KAFKA_LOG"); path != "" {
+		var err error
+		if said.file, err = os.Create(path); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { said.file.Close() })
+	}
+	k := &apacheKafka{classes: filepath.Join(dir, "classes.jsa"), said: said,
+		options: kafka.Options{Version: os.Getenv("MILLRACE_ORACLE_VERSION"), Dir: dir, Properties: properties, JVM: jvm, Output: said, Logged: true}}
 	if k.options.Version != kafka.Oldest {
 		k.options.Features = []string{"eligible.leader.replicas.version=0"}
 	}
@@ -175,9 +219,16 @@ func (k *apacheKafka) start(beside map[string]string) error {
 		k.filling = true
 		o.JVM = append(o.JVM, "-XX:ArchiveClassesAtExit="+k.classes+".new")
 	}
+	k.said.take()
 	s, err := kafka.Start(context.Background(), o)
+	if errors.Is(err, kafka.ErrEnded) {
+		// Whatever it found in its way, a person would start it again.
+		k.again++
+		fmt.Printf("Apache Kafka %v; it is started again. It had said:\n%s\n", err, k.said.take())
+		s, err = kafka.Start(context.Background(), o)
+	}
 	if err != nil {
-		return err
+		return fmt.Errorf("%w; it had said:\n%s", err, k.said.take())
 	}
 	k.server, k.pid = s, s.PID()
 	k.options.Port, k.options.Controller = port(s.Bootstrap), port(s.Controller)
