@@ -121,8 +121,8 @@ var named = map[int16]map[int16]string{
 		31: anAuthorizer, 80: anotherBroker, 83: anotherBroker,
 	},
 	44: {-1: aResignation, 0: "", 3: "", 40: "", 42: "", 29: anAuthorizer, 30: anAuthorizer, 31: anAuthorizer}, // IncrementalAlterConfigs
-	45: {0: "", 3: "", 39: "", 85: "", 31: anAuthorizer, 38: anotherBroker},                          // AlterPartitionReassignments
-	46: {0: "", 31: anAuthorizer},                                                                    // ListPartitionReassignments
+	45: {0: "", 3: "", 39: "", 85: "", 31: anAuthorizer, 38: anotherBroker},                                    // AlterPartitionReassignments
+	46: {0: "", 31: anAuthorizer},                                                                              // ListPartitionReassignments
 	47: { // OffsetDelete
 		0: "", 3: "", 69: "", 86: "",
 		14: aFreshStart, 16: anotherBroker, 29: anAuthorizer, 30: anAuthorizer,
