@@ -129,6 +129,7 @@ func newBroker(o Options) *Broker {
 	}))
 	b.publisher.b, b.publisher.waiters, b.publisher.warned = b, map[int64][]chan struct{}{}, map[string]bool{}
 	b.replicas.b, b.replicas.at, b.replicas.offline = b, map[replicaKey]*partition.Partition{}, map[replicaKey]error{}
+	b.replicas.lacking.keys = map[replicaKey]bool{}
 	b.coordinators.b, b.coordinators.shards, b.coordinators.epochs = b, map[int32]*coordinator.Shard{}, map[int32]int32{}
 	b.directories.untold, b.directories.wake = map[replicaKey][16]byte{}, make(chan struct{}, 1)
 	b.lost = make(chan struct{}, 1)

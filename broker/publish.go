@@ -53,7 +53,12 @@ func (p *publisher) run(ctx context.Context, src controller.Source) {
 }
 
 func (p *publisher) next(ctx context.Context, src controller.Source) error {
-	u, err := src.Next(ctx, p.after)
+	until, stop := p.b.replicas.openLacking(ctx)
+	defer stop()
+	u, err := src.Next(until, p.after)
+	if until != ctx && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+		return nil // logs that did not open are due to be tried again
+	}
 	if err != nil {
 		return err
 	}

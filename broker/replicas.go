@@ -27,8 +27,9 @@ type replicas struct {
 	mu sync.RWMutex
 	at map[replicaKey]*partition.Partition
 	// offline are the replicas whose log did not open; they are tried again at
-	// the next start.
+	// the next start, those in lacking (see lacking.go) before.
 	offline map[replicaKey]error
+	lacking lacking
 }
 
 type replicaKey struct {
@@ -117,18 +118,28 @@ func (r *replicas) removeTopic(name string, id [16]byte) {
 func (r *replicas) remove(name string, which func(replicaKey) bool) {
 	r.mu.Lock()
 	var gone []*partition.Partition
+	var files []int32
 	for k, p := range r.at {
 		if which(k) {
 			gone = append(gone, p)
+			files = append(files, k.index)
 			delete(r.at, k)
+		}
+	}
+	for k := range r.lacking.keys {
+		if which(k) {
+			files = append(files, k.index)
+			delete(r.lacking.keys, k)
 		}
 	}
 	maps.DeleteFunc(r.offline, func(k replicaKey, _ error) bool { return which(k) })
 	r.mu.Unlock()
 	for _, p := range gone {
 		p.Close()
-		if err := r.b.store.Delete(name, p.Index()); err != nil {
-			r.b.log.Error("a partition that is no longer here leaves its files behind", zap.String("topic", name), zap.Int32("partition", p.Index()), zap.Error(err))
+	}
+	for _, index := range files {
+		if err := r.b.store.Delete(name, index); err != nil {
+			r.b.log.Error("a partition that is no longer here leaves its files behind", zap.String("topic", name), zap.Int32("partition", index), zap.Error(err))
 		}
 	}
 }
@@ -237,24 +248,40 @@ func (r *replicas) assignOne(img *image.Image, t *image.Topic, p *image.Partitio
 		if r.broken(t.ID, p.Index) {
 			return
 		}
-		cfg := tc()
-		opened, err := r.b.openPartition(img, t, p, cfg)
-		if err != nil {
-			r.mu.Lock()
-			r.offline[replicaKey{t.ID, p.Index}] = err
-			r.mu.Unlock()
-			r.b.log.Error("a partition's log does not open: it is offline here", zap.String("topic", t.Name), zap.Int32("partition", p.Index), zap.Error(err))
+		if part = r.open(img, t, p, tc()); part == nil {
 			return
 		}
-		part = opened
-		r.b.resumeMove(part)
-		r.mu.Lock()
-		r.at[replicaKey{t.ID, p.Index}] = part
-		r.mu.Unlock()
 	}
 	if err := r.b.take(img, part, p); err != nil {
 		r.b.log.Error("a partition does not take its new role", zap.String("topic", t.Name), zap.Int32("partition", p.Index), zap.Error(err))
 	}
+}
+
+// open makes a replica's log be here, or offline: nil.
+func (r *replicas) open(img *image.Image, t *image.Topic, p *image.Partition, tc *config.TopicConfig) *partition.Partition {
+	k := replicaKey{t.ID, p.Index}
+	part, err := r.b.openPartition(img, t, p, tc)
+	lacks := errors.Is(err, log.ErrNoDescriptor)
+	if lacks {
+		r.lacking.note(r.b, t.Name, p.Index, err)
+	} else if err != nil {
+		r.b.log.Error("a partition's log does not open: it is offline here", zap.String("topic", t.Name), zap.Int32("partition", p.Index), zap.Error(err))
+	} else {
+		r.b.resumeMove(part)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.lacking.keys, k)
+	if err != nil {
+		r.offline[k] = err
+		if lacks {
+			r.lacking.keys[k] = true
+		}
+		return nil
+	}
+	delete(r.offline, k)
+	r.at[k] = part
+	return part
 }
 
 // openPartition opens a replica's log, or makes a new one, which has no files

@@ -191,8 +191,17 @@ func TestCheckpointWithoutDescriptors(t *testing.T) {
 // TestDeletionWithoutDescriptors: a deletion whose new name lacked a descriptor to be durable is one all the same, and its
 // files go after the name is.
 func TestDeletionWithoutDescriptors(t *testing.T) {
+	t.Run("open", func(t *testing.T) { deleteWithoutDescriptors(t, false) })
+	t.Run("not opened yet", func(t *testing.T) { deleteWithoutDescriptors(t, true) })
+}
+
+func deleteWithoutDescriptors(t *testing.T, unopened bool) {
 	h := newHouse(t, "/a")
 	h.add(h.log("t", 1, 0), 3)
+	if unopened {
+		h.ok(h.s.Close(true))
+		h.open()
+	}
 	h.fs.Refuse(func(op, name string) error {
 		if op == "syncdir" && name == "/a" {
 			return syscall.EMFILE

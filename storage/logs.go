@@ -333,13 +333,7 @@ func (s *Store) doomLog(d *directory, l *log.Log, name string) error {
 	to, delay, remove := d.path+"/"+name, l.Config().FileDeleteDelayMs, l.Remove
 	err := l.MarkDeleted(to)
 	if errors.Is(err, log.ErrNoDescriptor) {
-		// It has the name, and is to have it after a crash before any file goes: half of them would be taken for a log.
-		remove = func() error {
-			if err := s.fs.SyncDir(d.path); err != nil {
-				return err
-			}
-			return l.Remove()
-		}
+		remove = s.onceNamed(d, l.Remove)
 	} else if err != nil {
 		return err
 	}
@@ -356,11 +350,25 @@ func (s *Store) deleteUnopened(d *directory, k partitionKey) error {
 	if err != nil {
 		return d.health.Fail("deletion", err)
 	}
-	if err := s.fs.SyncDir(d.path); err != nil {
+	remove := func() error { return s.fs.RemoveAll(to) }
+	if err = s.fs.SyncDir(d.path); errors.Is(err, log.ErrNoDescriptor) {
+		remove = s.onceNamed(d, remove)
+	} else if err != nil {
 		return d.health.Fail("deletion", err)
 	}
-	s.doom(d, to, func() error { return s.fs.RemoveAll(to) }, log.DefaultConfig().FileDeleteDelayMs)
-	return nil
+	s.doom(d, to, remove, log.DefaultConfig().FileDeleteDelayMs)
+	return err
+}
+
+// onceNamed is a removal of what has its name for that, and is to have it after a crash before any file goes: half of them
+// would be taken for a log.
+func (s *Store) onceNamed(d *directory, remove func() error) func() error {
+	return func() error {
+		if err := s.fs.SyncDir(d.path); err != nil {
+			return err
+		}
+		return remove()
+	}
 }
 
 func (s *Store) doom(d *directory, path string, remove func() error, delay int64) {
