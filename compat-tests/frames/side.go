@@ -248,7 +248,7 @@ func Compare(ours, theirs []Answer) []string {
 			return append(out, fmt.Sprintf("%s against %s", x.What, y.What))
 		}
 		if x.Value != nil || y.Value != nil {
-			for _, d := range normal.Diff(a.Number(x.Value), b.Number(y.Value)) {
+			for _, d := range normal.CompareValues(a, b, x.Value, y.Value) {
 				out = append(out, x.What+d)
 			}
 			continue
@@ -260,7 +260,7 @@ func Compare(ours, theirs []Answer) []string {
 		if x.Outcome.Response == nil {
 			continue
 		}
-		for _, d := range normal.Diff(a.Normal(x.Outcome.Response), b.Normal(y.Outcome.Response)) {
+		for _, d := range normal.Compare(a, b, x.Outcome.Response, y.Outcome.Response) {
 			out = append(out, x.What+d)
 		}
 	}

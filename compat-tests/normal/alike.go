@@ -130,7 +130,7 @@ func Alike(a, b *Normaliser, x, y kmsg.Response) bool {
 	}
 	for _, f := range p.fresh {
 		for i, n := range p.of {
-			delete(n.ids[f.kind], f.value[i])
+			n.ids.forget(f.kind, f.value[i])
 		}
 	}
 	return false
@@ -294,16 +294,16 @@ func (p *pair) ids(k Kind, a, b reflect.Value) bool {
 	if x || y {
 		return x && y && (!a.CanInt() || a.Int() == b.Int())
 	}
-	x0, known0 := p.of[0].ids[k][value[0]]
-	x1, known1 := p.of[1].ids[k][value[1]]
-	if known0 || known1 {
-		return known0 && known1 && x0 == x1
-	}
-	if len(p.of[0].ids[k]) != len(p.of[1].ids[k]) {
-		return false
-	}
+	names, known := [2]string{}, [2]bool{}
 	for i, n := range p.of {
-		n.named(k, value[i])
+		names[i], known[i] = n.ids.names[k][value[i]]
+	}
+	if known[0] || known[1] {
+		return names[0] == names[1]
+	}
+	name := fresh(p.of[0], p.of[1], k)
+	for i, n := range p.of {
+		n.ids.name(k, value[i], name, false)
 	}
 	p.fresh = append(p.fresh, freshID{k, value})
 	return true

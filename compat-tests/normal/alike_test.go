@@ -112,7 +112,7 @@ func TestAlike(t *testing.T) {
 				spoil(r, reflect.ValueOf(b).Elem())
 			}
 			of := func() *Normaliser { return New("orc-", "orc-1-") }
-			differences := Diff(of().Normal(a), of().Normal(b))
+			differences := Compare(of(), of(), a, b)
 			x, y := of(), of()
 			said := Alike(x, y, a, b)
 			switch {
@@ -127,7 +127,7 @@ func TestAlike(t *testing.T) {
 				different++
 			}
 			numbered := 0
-			for _, m := range x.ids {
+			for _, m := range x.ids.names {
 				numbered += len(m)
 			}
 			if !said && numbered != 1 { // the stranger's
@@ -158,8 +158,41 @@ func TestAlikeNumbers(t *testing.T) {
 		if !step.want {
 			continue
 		}
-		if d := Diff(a.Normal(told(step.a)), b.Normal(told(step.b))); len(d) > 0 {
+		if d := Compare(a, b, told(step.a), told(step.b)); len(d) > 0 {
 			t.Errorf("%d and %d, normalised: %v", step.a, step.b, d)
+		}
+	}
+}
+
+// TestAloneIDs: an id that one server tells and the other does not yet is the same one
+// when both tell it, and moves no other; what was told as two ids is not one later.
+func TestAloneIDs(t *testing.T) {
+	told := func(ids ...byte) kmsg.Response {
+		r := kmsg.NewPtrMetadataResponse()
+		for i, id := range ids {
+			name := string(rune('a' + i))
+			r.Topics = append(r.Topics, kmsg.MetadataResponseTopic{Topic: &name, TopicID: [16]byte{id}})
+		}
+		return r
+	}
+	type step struct {
+		a, b   kmsg.Response
+		differ int
+	}
+	for name, steps := range map[string][]step{
+		"told later":        {{told(1), told(0), 1}, {told(2), told(12), 0}, {told(1), told(11), 0}, {told(1, 2), told(11, 12), 0}, {told(1), told(12), 1}},
+		"before others":     {{told(1), told(0), 1}, {told(1), told(11), 0}, {told(2), told(12), 0}, {told(2), told(11), 1}},
+		"alone on both":     {{told(1), told(0), 1}, {told(0), told(11), 1}, {told(1), told(11), 0}, {told(2), told(11), 1}},
+		"two in one":        {{told(1, 2), told(11), 1}, {told(2, 1), told(12, 11), 0}, {told(2), told(11), 1}},
+		"not another's":     {{told(1), told(11), 0}, {told(2), told(11), 1}, {told(2), told(12), 0}, {told(1), told(12), 1}},
+		"an id that is one": {{told(1, 2), told(11, 11), 1}, {told(3), told(13), 0}},
+	} {
+		a, b := New("", ""), New("", "")
+		for i, s := range steps {
+			alike := Alike(a, b, s.a, s.b)
+			if d := Compare(a, b, s.a, s.b); len(d) != s.differ || alike && len(d) > 0 {
+				t.Errorf("%s, step %d: alike %v, %q; want %d", name, i, alike, d, s.differ)
+			}
 		}
 	}
 }

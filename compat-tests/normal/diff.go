@@ -2,18 +2,17 @@ package normal
 
 import (
 	"fmt"
-	"sort"
 	"strings"
 )
 
-// Diff lists where two normalised answers differ, one line a place.
-func Diff(a, b any) []string {
+// diff lists where two normalised answers differ, one line a place.
+func diff(a, b any) []string {
 	var out []string
-	diff(&out, "", a, b)
+	walk(&out, "", a, b)
 	return out
 }
 
-func diff(out *[]string, at string, a, b any) {
+func walk(out *[]string, at string, a, b any) {
 	switch x := a.(type) {
 	case map[string]any:
 		y, ok := b.(map[string]any)
@@ -21,7 +20,7 @@ func diff(out *[]string, at string, a, b any) {
 			break
 		}
 		for _, k := range keys(x, y) {
-			diff(out, at+"."+k, x[k], y[k])
+			walk(out, at+"."+k, x[k], y[k])
 		}
 		return
 	case []any:
@@ -34,27 +33,13 @@ func diff(out *[]string, at string, a, b any) {
 			return
 		}
 		for i := range x {
-			diff(out, fmt.Sprintf("%s[%d]", at, i), x[i], y[i])
+			walk(out, fmt.Sprintf("%s[%d]", at, i), x[i], y[i])
 		}
 		return
 	}
 	if Text(a) != Text(b) {
 		*out = append(*out, fmt.Sprintf("%s: %s against %s", at, short(a), short(b)))
 	}
-}
-
-func keys(a, b map[string]any) []string {
-	var list []string
-	for k := range a {
-		list = append(list, k)
-	}
-	for k := range b {
-		if _, ok := a[k]; !ok {
-			list = append(list, k)
-		}
-	}
-	sort.Strings(list)
-	return list
 }
 
 func short(v any) string {

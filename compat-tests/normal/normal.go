@@ -90,7 +90,7 @@ var keyed = map[string]string{
 var names = []string{"Topic", "Group", "Name", "ResourceName"}
 
 // Normaliser takes out of one server's answers what two servers may differ in.
-// An id keeps its number through all answers of a play.
+// An id keeps its number through all answers of a play (ids).
 type Normaliser struct {
 	// Run begins the names of everything a run makes, own those of this play; "" where
 	// nobody plays beside it.
@@ -102,7 +102,7 @@ type Normaliser struct {
 	// Packed are the topics that a broker may have compressed anew.
 	Packed map[string]bool
 	kinds  map[string]Kind
-	ids    map[Kind]map[any]string
+	ids    ids
 	topic  string // whose logs are being normalised
 }
 
@@ -171,67 +171,14 @@ func New(run, own string) *Normaliser {
 // With is a normaliser of plays that meet nobody, by kinds of its own: of fields by
 // name, or by the struct's name and their own.
 func With(kinds map[string]Kind) *Normaliser {
-	return &Normaliser{kinds: kinds, ids: map[Kind]map[any]string{"TopicID": {Stranger: "<stranger>"}}, Now: time.Now(), Packed: map[string]bool{}}
+	n := &Normaliser{kinds: kinds, Now: time.Now(), Packed: map[string]bool{}}
+	n.ids = ids{map[Kind]map[any]string{}, map[Kind]map[any]bool{}, map[Kind]int{}}
+	n.ids.name("TopicID", Stranger, "<stranger>", false)
+	return n
 }
 
 // Stranger is a topic's id that no server gives out; it has a name from the start.
 var Stranger = [16]byte{0xde, 0xad, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14}
-
-// TopicID is a topic's id as a part of what Number takes.
-func TopicID(id [16]byte) any { return unnumbered{"TopicID", id} }
-
-// unnumbered is an id that has no number yet: all of them are alike while lists
-// are sorted, so that the order does not depend on chance.
-type unnumbered struct {
-	kind  Kind
-	value any
-}
-
-// MarshalJSON is part of json.Marshaler.
-func (u unnumbered) MarshalJSON() ([]byte, error) { return json.Marshal("<" + string(u.kind) + ">") }
-
-// Normal is a decoded answer, normalised.
-func (n *Normaliser) Normal(resp kmsg.Response) any {
-	n.Now = time.Now()
-	return n.Number(n.value(reflect.ValueOf(resp), "", ""))
-}
-
-// Number numbers the ids in what was normalised.
-func (n *Normaliser) Number(v any) any {
-	switch x := v.(type) {
-	case map[string]any:
-		list := make([]string, 0, len(x))
-		for k := range x {
-			list = append(list, k)
-		}
-		sort.Strings(list)
-		for _, k := range list {
-			x[k] = n.Number(x[k])
-		}
-	case []any:
-		for i := range x {
-			x[i] = n.Number(x[i])
-		}
-	case unnumbered:
-		return n.named(x.kind, x.value)
-	}
-	return v
-}
-
-// named is the number of an id, a new one if it has none.
-func (n *Normaliser) named(k Kind, value any) string {
-	m := n.ids[k]
-	if m == nil {
-		m = map[any]string{}
-		n.ids[k] = m
-	}
-	name, ok := m[value]
-	if !ok {
-		name = fmt.Sprintf("<%s %d>", k, len(m)+1)
-		m[value] = name
-	}
-	return name
-}
 
 // noID says that what stands in an id's place says that there is none.
 func noID(k Kind, v reflect.Value) bool {
@@ -436,10 +383,7 @@ func (n *Normaliser) identity(k Kind, v reflect.Value) any {
 	if v.CanInt() {
 		value = v.Int()
 	}
-	if name, ok := n.ids[k][value]; ok {
-		return name
-	}
-	return unnumbered{k, value}
+	return id{k, value, n}
 }
 
 // Text is a value as JSON.

@@ -470,7 +470,7 @@ func (p *Play) compare(x *exchange) {
 		if normal.Alike(p.Sides[0].versed, p.Sides[1].versed, x.out[0].Response, x.out[1].Response) {
 			break
 		}
-		for _, d := range normal.Diff(p.Sides[0].versed.Normal(x.out[0].Response), p.Sides[1].versed.Normal(x.out[1].Response)) {
+		for _, d := range normal.Compare(p.Sides[0].versed, p.Sides[1].versed, x.out[0].Response, x.out[1].Response) {
 			path, values, _ := strings.Cut(d, ": ")
 			a, b, _ := strings.Cut(values, " against ")
 			note(path, a, b)

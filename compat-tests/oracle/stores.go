@@ -283,9 +283,9 @@ func (p *Play) everything(topic string, index int32) {
 			return
 		}
 		s.versed.Now = time.Now()
-		held[i] = s.versed.Number(map[string]any{"start": start, "batches": s.versed.Batches(reflect.ValueOf(b))})
+		held[i] = map[string]any{"start": start, "batches": s.versed.Batches(reflect.ValueOf(b))}
 	}
-	for _, d := range normal.Diff(held[ours], held[kafkas]) {
+	for _, d := range normal.CompareValues(p.Sides[ours].versed, p.Sides[kafkas].versed, held[ours], held[kafkas]) {
 		path, values, _ := strings.Cut(d, ": ")
 		a, b, _ := strings.Cut(values, " against ")
 		p.differ(Difference{Text: fmt.Sprintf("all of %s/%d%s: %s", topic, index, path, values), Kind: fmt.Sprintf("all of%s: %s against %s", withoutIndices(path), shorten(a), shorten(b)), Answers: [2]string{normal.Text(held[ours]), normal.Text(held[kafkas])}})
