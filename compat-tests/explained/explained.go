@@ -2,8 +2,9 @@
 // may find and nobody has to mend, and of why. docs/compatibility.md is made from the
 // same table, so that the page and the test say the same.
 //
-// A difference is meant only if it follows from one of the Purposes, or if Kafka's own
-// tracker has a ticket or a KIP for what Kafka does there. Everything else is a fault.
+// A difference is meant only if it follows from one of the Purposes, which are what
+// the broker is for, or if Kafka's own tracker has a ticket or a KIP for what Kafka does
+// there. Everything else is a fault.
 package explained
 
 import (
@@ -24,25 +25,26 @@ var (
 	Address = Purpose{"address", "a broker without a configured address tells each client the address it has reached it by."}
 	Overlap = Purpose{"produces overlap", "Produce requests of one connection overlap while they wait for replication; replies keep the order of requests."}
 	OneNode = Purpose{"one node", "defaults suit one node: replication factors, the initial rebalance delay, `node.id`, `process.roles`, `listeners`, `log.dirs`; a directory " +
-		"that is not formatted is founded. In a cluster of one broker configured replication factors count as 1, with a warning; a request that asks for " +
-		"more is refused, as in Kafka."}
+		"that is not formatted is founded; a node needs no controller listener, and DescribeQuorum tells of none then. In a cluster of one broker configured " +
+		"replication factors count as 1, with a warning; a request that asks for more is refused, as in Kafka."}
 	Old = Purpose{"old versions", "versions that Kafka 4.0 dropped (KIP-896) are served, message sets too. What is converted for a client before 0.11 is bounded: a " +
 		"compressed batch that would become more than 16 MiB and four times its size is refused to it (MESSAGE_TOO_LARGE)."}
 	Environment = Purpose{"environment", "environment variables are merged over the defaults, for the program as for the image."}
 	Telemetry   = Purpose{"telemetry", "the APIs of KIP-714 are advertised and served without a plugin: what clients push is read, and shown at /metrics."}
 	Unbuilt     = Purpose{"not ahead of its code", "what is not built is not advertised: no API version, feature level or type of coordinator; a request for one is " +
 		"answered UNSUPPORTED_VERSION. A config that waits for something warns once; one that asks for protection which is not there is refused."}
-	Records = Purpose{"every record", "records are looked at one by one, also where Kafka passes over them: offsets are dense, and what no consumer could read is refused " +
-		"(INVALID_RECORD)."}
-	Answered  = Purpose{"answered", "requests that Kafka 4.4.0 never answers are answered."}
-	Listeners = Purpose{"both listeners", "broker configs are checked alike on both listeners; Kafka's controller stores what its broker refuses. DescribeQuorum of a node " +
-		"without a controller listener tells none."}
-	Reach = Purpose{"within reach", "a change of a broker's configs that would leave it without use, to be undone by nobody or by nobody who has not read its log, is refused: no " +
-		"connections from any address, defaults of topics that no topic can have (`log.flush.interval.ms=-1`)."}
+	// What follows is named after the tickets that say why Kafka does otherwise.
+	Skipped = Purpose{"KAFKA-8106", "compressed records are walked one by one, and what no consumer could read is refused (INVALID_RECORD); Kafka skips over them since then, " +
+		"and stores it."}
+	Answered = Purpose{"KAFKA-13149", "requests at which Kafka 4.4.0 still fails without an answer are answered, as a null record is since then: null records in Produce " +
+		"(INVALID_RECORD), a resource that comes twice in AlterConfigs (INVALID_REQUEST), a member of a group that has asked twice."}
+	Listeners = Purpose{"KAFKA-19931", "configs are checked alike on both listeners; Kafka's controller stores what its broker refuses, which the ticket means to end."}
+	Inherited = Purpose{"KAFKA-12613", "defaults of topics that no topic can have are refused, as for the other configs that the ticket has gone through; Kafka takes " +
+		"`log.flush.interval.ms=-1`, cannot apply it, and creates no topic any more."}
 )
 
 // Purposes are all of them, as the page lists them.
-var Purposes = []*Purpose{&Created, &Address, &Overlap, &OneNode, &Old, &Environment, &Telemetry, &Unbuilt, &Records, &Answered, &Listeners, &Reach}
+var Purposes = []*Purpose{&Created, &Address, &Overlap, &OneNode, &Old, &Environment, &Telemetry, &Unbuilt, &Skipped, &Answered, &Listeners, &Inherited}
 
 // Difference is one that is meant.
 type Difference struct {

@@ -2,6 +2,7 @@ package explained
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -17,6 +18,13 @@ func TestEveryDifferenceCites(t *testing.T) {
 		listed[p] = true
 	}
 	ticket := regexp.MustCompile(`^(KAFKA|KIP)-\d+$`)
+	// Only what the broker is for is a purpose without a ticket.
+	meant := []*Purpose{&Created, &Address, &Overlap, &OneNode, &Old, &Environment, &Telemetry, &Unbuilt}
+	for _, p := range Purposes {
+		if !slices.Contains(meant, p) && !ticket.MatchString(p.Name) {
+			t.Errorf("%q is neither a purpose nor a ticket", p.Name)
+		}
+	}
 	for _, d := range Sequences {
 		if (d.Purpose != nil) == (d.Ticket != "") || d.Purpose != nil && !listed[d.Purpose] || d.Ticket != "" && !ticket.MatchString(d.Ticket) {
 			t.Errorf("%s, %s: cites %q", d.API, d.At, d.Cites())

@@ -18,9 +18,9 @@ var Sequences = []Difference{
 	{API: "UpdateFeatures", Purpose: &Unbuilt, Why: "Kafka would raise kraft.version to 1", At: at(`kraft.version.*(\.ErrorCode: 95 against 0|\.ErrorMessage: "<text>" against null|\.Results: null against \[\{"ErrorCode":0,.*)$`)},
 	{API: "IncrementalAlterConfigs", Purpose: &Unbuilt, Why: "a setting that asks for protection, or for a provider of configs, is refused while there is none", At: at(
 		`: (listener\.name\.[a-z]+\.)?(config\.providers|sasl\.[a-z.]+|ssl\.[a-z.]+)=.*\.(ErrorCode: 42 against 0|ErrorMessage: "<text>" against null)$`)},
-	{API: "IncrementalAlterConfigs", Purpose: &Reach, Why: "log.flush.interval.ms below 0: Kafka takes it, cannot apply it, and creates no topic any more", At: at(
+	{API: "IncrementalAlterConfigs", Purpose: &Inherited, Why: "log.flush.interval.ms below 0: Kafka takes it, cannot apply it, and creates no topic any more", At: at(
 		`log\.flush\.interval\.ms( op \d "|=")-\d+".*\.(ErrorCode: 42 against 0|ErrorMessage: "<text>" against null)$`)},
-	{API: "AlterConfigs", Purpose: &Reach, Why: "log.flush.interval.ms below 0, as in the newer request", At: at(
+	{API: "AlterConfigs", Purpose: &Inherited, Why: "log.flush.interval.ms below 0, as in the newer request", At: at(
 		`log\.flush\.interval\.ms op \d "-\d+".*\.(ErrorCode: 42 against 0|ErrorMessage: "<text>" against null)$`)},
 	{API: "PushTelemetry", Purpose: &Telemetry, Why: "what is no OTLP is refused with INVALID_RECORD; Kafka drops it unread", At: at(`\.ErrorCode: 87 against 0$`)},
 }
