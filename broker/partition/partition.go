@@ -24,7 +24,6 @@ import (
 	"millrace/controller/config"
 	"millrace/storage/batch"
 	"millrace/storage/log"
-	"millrace/storage/producer"
 )
 
 // Why a request cannot be served here. Beside these come the errors of storage: *batch.Error, *producer.SequenceError and
@@ -288,26 +287,6 @@ func (p *Partition) endLeadership(why error) {
 	p.wakeAll()
 }
 
-// AppendOptions say how a batch is appended.
-type AppendOptions struct {
-	// LeaderEpoch is the epoch in which the batch may be appended; AnyEpoch leaves that to whoever leads.
-	LeaderEpoch batch.LeaderEpoch
-	// Acks of -1 needs enough replicas in sync before the append.
-	Acks int16
-	// Producer says what is known of the producer's transaction.
-	Producer producer.Rules
-}
-
-// Appended is what an append did.
-type Appended struct {
-	Base, Last    batch.Offset // of the original, where the batch is a duplicate
-	Duplicate     bool
-	MaxTimestamp  int64 // of the original, where the batch is a duplicate
-	LeaderEpoch   batch.LeaderEpoch
-	LogStart      batch.Offset
-	HighWatermark batch.Offset
-}
-
 // Ready says, without a lock, whether an append would be refused for who leads or for the ISR: Kafka looks at these
 // before it looks at the batch. Append looks again.
 func (p *Partition) Ready(epoch batch.LeaderEpoch, acks int16) error {
@@ -342,32 +321,6 @@ func (r *role) current(epoch batch.LeaderEpoch) error {
 		return ErrFencedLeaderEpoch
 	}
 	return ErrUnknownLeaderEpoch
-}
-
-// Append appends a batch as the leader. b is a batch that batch.Validate accepted, or one the broker built, and h its
-// header; its base offset and leader epoch are set in place. Append does not wait: Await does.
-func (p *Partition) Append(b []byte, h batch.Header, o AppendOptions) (Appended, error) {
-	now := p.now()
-	p.mu.Lock()
-	defer p.unlockAndTell()
-	r := p.role.Load()
-	if err := p.offlineOr(r.lead(o.LeaderEpoch)); err != nil {
-		return Appended{}, err
-	}
-	if o.Acks == -1 && !p.leader.EnoughISR() {
-		return Appended{}, ErrNotEnoughReplicas
-	}
-	done, err := p.Log().AppendUnseen(b, h, now.UnixMilli(), o.Producer)
-	if err != nil {
-		return Appended{}, fmt.Errorf("append to %v: %w", p, err)
-	}
-	if !done.Duplicate {
-		p.grown(now)
-	}
-	return Appended{
-		Base: done.Base, Last: done.Last, Duplicate: done.Duplicate, MaxTimestamp: done.MaxTimestamp,
-		LeaderEpoch: r.epoch, LogStart: done.LogStart, HighWatermark: p.Log().View().HighWatermark(),
-	}, nil
 }
 
 // grown takes note, under the lock, that the leader's log has a new end, and has readers see it.

@@ -55,6 +55,8 @@ type File interface {
 	io.ReaderAt
 	io.WriterAt
 	io.Closer
+	// WriteAllAt is WriteAt of several pieces, one behind the other, at once.
+	WriteAllAt(pieces [][]byte, off int64) (int, error)
 	// Size is the file's length.
 	Size() (int64, error)
 	// Truncate sets the file's length; bytes it adds are zero and take no room.

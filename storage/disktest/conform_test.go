@@ -64,6 +64,24 @@ func conform(t *testing.T, d disk.FS, root string) {
 	if n, err := f.ReadAt(b, 4999); n != 6 || err != io.EOF || !bytes.Equal(b[:n], []byte("\x00there")) {
 		t.Fatalf("%d %q %v", n, b, err)
 	}
+	if n, err := f.WriteAllAt([][]byte{[]byte("th"), {}, []byte("es"), []byte("e")}, 5000); n != 5 || err != nil {
+		t.Fatalf("%d %v", n, err)
+	}
+	if n, err := f.ReadAt(b, 4999); n != 6 || err != io.EOF || !bytes.Equal(b[:n], []byte("\x00these")) {
+		t.Fatalf("%d %q %v", n, b, err)
+	}
+	many := make([][]byte, 2500) // more than one system call takes
+	for i := range many {
+		many[i] = []byte{byte(i)}
+	}
+	if n, err := f.WriteAllAt(many, 6000); n != len(many) || err != nil {
+		t.Fatalf("%d %v", n, err)
+	}
+	for _, at := range []int{0, 1023, 1024, 2048, 2490} {
+		if _, err := f.ReadAt(b, 6000+int64(at)); err != nil || !bytes.Equal(b, slices.Concat(many[at:at+10]...)) {
+			t.Fatalf("at %d: %v %v", at, b, err)
+		}
+	}
 	must(f.Truncate(3))
 	must(f.Truncate(8))
 	if n, err := f.ReadAt(b[:8], 0); n != 8 || err != nil || !bytes.Equal(b[:8], []byte("hel\x00\x00\x00\x00\x00")) {

@@ -67,6 +67,11 @@ func (x *file) WriteAt(p []byte, off int64) (int, error) {
 	return len(p), err
 }
 
+// WriteAllAt is one write, which a crash may tear anywhere.
+func (x *file) WriteAllAt(pieces [][]byte, off int64) (int, error) {
+	return x.WriteAt(slices.Concat(pieces...), off)
+}
+
 func (x *file) change() error {
 	if err := x.usable(); err != nil {
 		return err

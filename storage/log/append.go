@@ -28,52 +28,11 @@ func (l *Log) AppendWith(b []byte, h batch.Header, now int64, r producer.Rules) 
 // AppendUnseen is AppendWith, but readers do not see the batch before Publish, which is to follow while the caller's lock
 // is held: most appends move the high watermark too, and one new View does for both.
 func (l *Log) AppendUnseen(b []byte, h batch.Header, now int64, r producer.Rules) (Appended, error) {
-	if err := l.ready(); err != nil {
-		return Appended{}, err
+	out, err := l.Gather(b, h, now, r)
+	if lost := l.WriteGathered(); lost != nil {
+		return Appended{}, lost
 	}
-	if len(b) != h.Size() {
-		panic(fmt.Sprintf("batch of %d bytes has a header that says %d", len(b), h.Size()))
-	}
-	if len(b) > int(l.cfg.Load().SegmentBytes) {
-		return Appended{}, &BatchTooLargeError{Size: len(b), Limit: int(l.cfg.Load().SegmentBytes)}
-	}
-	var marker *batch.Marker
-	if h.Attributes.Control() {
-		m, ok, err := batch.ParseMarker(b)
-		if err != nil {
-			return Appended{}, err
-		}
-		if ok {
-			marker = &m
-		}
-	}
-	if h.HasProducer() {
-		r.Marker = marker
-		v, err := l.producers.Check(h, r)
-		if err != nil {
-			return Appended{}, err
-		}
-		if v.Duplicate {
-			return Appended{Base: v.Base, Last: v.Last, Duplicate: true, MaxTimestamp: v.MaxTimestamp, LogStart: l.start}, nil
-		}
-	}
-	h.BaseOffset, h.LeaderEpoch = l.end, l.epoch
-	if err := l.prepare(h, len(b), now); err != nil {
-		return Appended{}, err
-	}
-	if err := l.knowAborted(marker); err != nil {
-		return Appended{}, err
-	}
-	batch.Patch(b, h.BaseOffset, h.LeaderEpoch)
-	pos := l.active.size
-	if err := l.active.seg.log.write(b, pos); err != nil {
-		return Appended{}, l.fail("append", err)
-	}
-	if err := l.written(h, marker, pos); err != nil {
-		return Appended{}, err
-	}
-	l.unseen = true
-	return Appended{Base: h.BaseOffset, Last: h.LastOffset(), MaxTimestamp: h.MaxTimestamp, LogStart: l.start}, nil
+	return out, err
 }
 
 // AppendAsFollower appends batches that were copied from the leader, with the offsets and epochs they carry. Each one's
@@ -126,11 +85,12 @@ func (l *Log) appendCopied(b []byte, batches []copied) (Appended, error) {
 			return Appended{}, l.fail("append", err)
 		}
 		for _, c := range batches[:n] {
-			if err := l.written(c.h, c.marker, pos); err != nil {
-				return Appended{}, err
-			}
+			l.note(c.h, c.marker, pos)
 			pos += int64(c.h.Size())
 			out.Last, out.MaxTimestamp = c.h.LastOffset(), max(out.MaxTimestamp, c.h.MaxTimestamp)
+		}
+		if err := l.spill(l.last()); err != nil {
+			return Appended{}, err
 		}
 		l.unseen = true
 		batches = batches[n:]
@@ -287,9 +247,14 @@ func (l *Log) firstTimestamp(seg *segment) (int64, error) {
 	return h.MaxTimestamp, nil
 }
 
-// written takes note of a batch that stands at pos in the active segment. What it notes beside the batch is in memory
-// first, and nothing vouches for it before it is in its file: where no descriptor is left for that it goes there later.
+// written takes note of a batch that stands at pos in the active segment.
 func (l *Log) written(h batch.Header, m *batch.Marker, pos int64) error {
+	l.note(h, m, pos)
+	return l.spill(l.last())
+}
+
+// note is what written does in memory.
+func (l *Log) note(h batch.Header, m *batch.Marker, pos int64) {
 	seg := l.last()
 	l.active.index(seg, h, pos, l.cfg.Load().IndexIntervalBytes)
 	seg.note(h.BaseOffset, h.LastOffsetDelta, pos)
@@ -303,6 +268,11 @@ func (l *Log) written(h batch.Header, m *batch.Marker, pos int64) error {
 			l.dirDirty.Store(true) // its first entry makes the file
 		}
 	}
+}
+
+// spill writes to the files of a segment's indexes what was noted for them. Nothing vouches for it before it is there:
+// where no descriptor is left it goes there later.
+func (l *Log) spill(seg *segment) error {
 	if err := seg.spill(); err != nil && !errors.Is(err, ErrNoDescriptor) {
 		return l.fail("index", err)
 	}

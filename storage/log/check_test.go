@@ -308,6 +308,7 @@ func (w *world) crashed(flushed batch.Offset) error {
 	u := w.under
 	w.under = underway{}
 	if u.truncating {
+		truncatedForGood(w.fs)
 		flushed = min(flushed, u.truncateTo)
 		if u.fully {
 			flushed = 0

@@ -282,6 +282,7 @@ func (w *cleanWorld) crashed(flushed batch.Offset) error {
 	u := w.under
 	w.under, w.cleaning = underway{}, false
 	if u.truncating {
+		truncatedForGood(w.fs)
 		flushed = min(flushed, u.truncateTo)
 		if u.fully {
 			flushed = 0

@@ -14,6 +14,7 @@ type faultSwitches struct {
 	pointAhead    bool // the recovery point is where the log ends, flushed or not
 	pointPasses   bool // the recovery point is where a segment begins although the indexes of the one before were not synced
 	rolledAhead   bool // a flush of the rolled segments counts for the active one as well
+	passGathered  bool // a segment is rolled before what was gathered for it is written
 	passHalf      bool // the log goes on before a segment that could not be begun
 	forgetDirty   bool // what a flush could not sync for lack of a descriptor counts as synced
 	trustCRC      bool // recovery does not compare checksums

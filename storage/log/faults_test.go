@@ -29,6 +29,7 @@ func TestPlantedFaults(t *testing.T) {
 		{name: "recovery point ahead of the log", plant: func() { faults.pointAhead = true }},
 		{name: "a recovery point passes indexes that were not synced", plant: func() { faults.pointPasses = true }},
 		{name: "what was rolled counts for all when it is flushed", plant: func() { faults.rolledAhead = true }},
+		{name: "a roll passes what was gathered", plant: func() { faults.passGathered = true }},
 		{name: "recovery trusts checksums", plant: func() { faults.trustCRC = true }},
 		{name: "recovery accepts holes", plant: func() { faults.acceptHoles = true }},
 		{name: "disk ignores syncs", disk: deaf("sync")},

@@ -75,6 +75,8 @@ type Log struct {
 	begunHalf bool
 	halfBase  batch.Offset
 
+	gathered gathered // appended, and not written yet
+
 	dirMade bool // the directory exists
 	touched bool // something was written since Open
 	unseen  bool // something was appended since the last view

@@ -176,7 +176,7 @@ func TestWithoutDescriptors(t *testing.T) {
 	}
 	n := int(seeds)
 	busy(t, counts, map[string]int{
-		"append refused": n, "append as producer refused": n / 4, "append as follower refused": n / 4, "flush refused": n / 4, "flush what was rolled refused": n / 5,
+		"append refused": n, "append together refused": n / 4, "append as producer refused": n / 4, "append as follower refused": n / 4, "flush refused": n / 4, "flush what was rolled refused": n / 5,
 		"roll refused": n / 2, "hold a section refused": n / 20, "opening refused": n / 8, "recovery refused": n / 2, "unclean": n / 20,
 	})
 }

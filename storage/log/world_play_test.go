@@ -42,6 +42,55 @@ func (w *world) appendIdempotent(d draw) error {
 	return nil
 }
 
+// appendTogether appends several batches with one write, as far as it goes: some with a producer, these twice.
+func (w *world) appendTogether(d draw) error {
+	id := batch.ProducerID(1 + d(3, "producer"))
+	seq, end, now := w.sequences[id], w.end, w.clock.UnixMilli()
+	var gathered [][]byte
+	var refused error
+	for range 2 + d(4, "batches") {
+		o := batch.BuilderOptions{}
+		if d(2, "idempotent") == 0 {
+			o = batch.BuilderOptions{Producer: true, ProducerID: id, BaseSequence: seq}
+		}
+		b, h := w.build(d, o)
+		w.under.appending = append(w.under.appending, b)
+		a, err := w.log.Gather(b, h, now, producer.Rules{})
+		if err != nil {
+			refused = err
+			continue
+		}
+		if a.Base != end || a.Duplicate {
+			return differ("gathered at %d (duplicate %v), want %d", a.Base, a.Duplicate, end)
+		}
+		gathered = append(gathered, b)
+		end = a.Last + 1
+		if !o.Producer {
+			continue
+		}
+		seq = batch.AddSequence(h.LastSequence(), 1)
+		again := slices.Clone(b)
+		batch.Patch(again, 0, -1)
+		if twice, err := w.log.Gather(again, h, now, producer.Rules{}); err != nil || !twice.Duplicate || twice.Base != a.Base {
+			return differ("gathered twice: %+v, %v; want it at %d", twice, err, a.Base)
+		}
+	}
+	seen := w.log.View().LogEnd()
+	if err := w.log.WriteGathered(); err != nil {
+		return err
+	}
+	w.log.Publish()
+	for _, b := range gathered {
+		h, _ := batch.ParseHeader(b)
+		w.added(b, h.BaseOffset)
+		if seen > h.BaseOffset && w.newest() <= h.BaseOffset {
+			return differ("readers see %d, and %d is not written", seen, h.BaseOffset)
+		}
+	}
+	w.sequences[id] = seq
+	return refused
+}
+
 // sendAgain sends the newest batch of a producer once more, and one that leaves a gap.
 func (w *world) sendAgain(d draw) error {
 	id := batch.ProducerID(1 + d(3, "producer"))

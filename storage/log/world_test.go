@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"time"
 
 	"millrace/storage/batch"
+	"millrace/storage/disk"
 	"millrace/storage/disktest"
 )
 
@@ -116,6 +119,7 @@ var steps = []struct {
 }{
 	{30, "append", (*world).append},
 	{8, "append as producer", (*world).appendIdempotent},
+	{8, "append together", (*world).appendTogether},
 	{6, "append as follower", (*world).appendCopied},
 	{4, "send again", (*world).sendAgain},
 	{6, "high watermark", (*world).highWatermark},
@@ -246,5 +250,29 @@ func (w *world) added(b []byte, base batch.Offset) {
 	w.end = h.NextOffset()
 	if _, ok := w.begun[w.epoch]; !ok {
 		w.begun[w.epoch] = base
+	}
+}
+
+// truncatedForGood makes durable what a killed truncation has left: until something is flushed, batches that it has taken
+// away could come back with a later crash, which is no fault, and worlds go on from one history.
+func truncatedForGood(d *disktest.FS) {
+	list, err := d.ReadDir(worldDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		list, err = nil, d.SyncDir(filepath.Dir(worldDir))
+	}
+	for _, e := range list {
+		var f disk.File
+		if f, err = d.Open(worldDir+"/"+e.Name, disk.Write); err == nil {
+			err = errors.Join(f.Sync(), f.Close())
+		}
+		if err == nil {
+			err = d.SyncDir(worldDir)
+		}
+		if err != nil {
+			break
+		}
+	}
+	if err != nil {
+		panic(err)
 	}
 }

@@ -1,0 +1,97 @@
+package partition
+
+import (
+	"fmt"
+
+	"millrace/storage/batch"
+	"millrace/storage/producer"
+)
+
+// AppendOptions say how a batch is appended.
+type AppendOptions struct {
+	// LeaderEpoch is the epoch in which the batch may be appended; AnyEpoch leaves that to whoever leads.
+	LeaderEpoch batch.LeaderEpoch
+	// Acks of -1 needs enough replicas in sync before the append.
+	Acks int16
+	// Producer says what is known of the producer's transaction.
+	Producer producer.Rules
+}
+
+// Appended is what an append did.
+type Appended struct {
+	Base, Last    batch.Offset // of the original, where the batch is a duplicate
+	Duplicate     bool
+	MaxTimestamp  int64 // of the original, where the batch is a duplicate
+	LeaderEpoch   batch.LeaderEpoch
+	LogStart      batch.Offset
+	HighWatermark batch.Offset
+}
+
+// Entry is one batch of several that are appended together.
+type Entry struct {
+	// Batch is one that batch.Validate accepted, or one the broker built, and Header its header; its base offset and
+	// leader epoch are set in place.
+	Batch   []byte
+	Header  batch.Header
+	Options AppendOptions
+	// Appended is what the append did, where Err is nil.
+	Appended Appended
+	Err      error
+}
+
+// Append appends a batch as the leader. b is a batch that batch.Validate accepted, or one the broker built, and h its
+// header; its base offset and leader epoch are set in place. Append does not wait: Await does.
+func (p *Partition) Append(b []byte, h batch.Header, o AppendOptions) (Appended, error) {
+	e := [1]Entry{{Batch: b, Header: h, Options: o}}
+	p.AppendTogether(e[:])
+	return e[0].Appended, e[0].Err
+}
+
+// AppendTogether is Append of one batch after the other, each judged by itself, with one write to the log.
+func (p *Partition) AppendTogether(entries []Entry) {
+	now := p.now()
+	p.mu.Lock()
+	defer p.unlockAndTell()
+	grows := false
+	for i := range entries {
+		e := &entries[i]
+		e.Appended, e.Err = p.gather(e, now.UnixMilli())
+		grows = grows || e.Err == nil && !e.Appended.Duplicate
+	}
+	if err := p.Log().WriteGathered(); err != nil {
+		for i := range entries {
+			if e := &entries[i]; e.Err == nil {
+				e.Appended, e.Err = Appended{}, fmt.Errorf("append to %v: %w", p, err)
+			}
+		}
+		return
+	}
+	if grows {
+		p.grown(now)
+	}
+	hw := p.Log().View().HighWatermark()
+	for i := range entries {
+		if e := &entries[i]; e.Err == nil {
+			e.Appended.HighWatermark = hw
+		}
+	}
+}
+
+// gather appends a batch, under the lock, but for the write.
+func (p *Partition) gather(e *Entry, now int64) (Appended, error) {
+	r := p.role.Load()
+	if err := p.offlineOr(r.lead(e.Options.LeaderEpoch)); err != nil {
+		return Appended{}, err
+	}
+	if e.Options.Acks == -1 && !p.leader.EnoughISR() {
+		return Appended{}, ErrNotEnoughReplicas
+	}
+	done, err := p.Log().Gather(e.Batch, e.Header, now, e.Options.Producer)
+	if err != nil {
+		return Appended{}, fmt.Errorf("append to %v: %w", p, err)
+	}
+	return Appended{
+		Base: done.Base, Last: done.Last, Duplicate: done.Duplicate, MaxTimestamp: done.MaxTimestamp,
+		LeaderEpoch: r.epoch, LogStart: done.LogStart,
+	}, nil
+}
