@@ -198,16 +198,18 @@ func TestAloneIDs(t *testing.T) {
 }
 
 // TestUnmeasured: limits between one batch and everything are left out of a Fetch of
-// a topic that is compressed anew, and stay for others.
+// a topic whose batches are made anew in bytes of a server's own, and stay for others.
 func TestUnmeasured(t *testing.T) {
 	n := New("orc-", "orc-1-")
 	create := kmsg.NewPtrCreateTopicsRequest()
-	create.Topics = []kmsg.CreateTopicsRequestTopic{{Topic: "packed", Configs: []kmsg.CreateTopicsRequestTopicConfig{{Name: "compression.type", Value: kmsg.StringPtr("zstd")}}}}
+	create.Topics = []kmsg.CreateTopicsRequestTopic{{Topic: "packed", Configs: []kmsg.CreateTopicsRequestTopicConfig{{Name: "compression.type", Value: kmsg.StringPtr("zstd")}}}, {Topic: "stamped", Configs: []kmsg.CreateTopicsRequestTopicConfig{
+		{Name: "message.timestamp.type", Value: kmsg.StringPtr("LogAppendTime")}, {Name: "cleanup.policy", Value: kmsg.StringPtr("compact,delete")}}},
+		{Topic: "plain", Configs: []kmsg.CreateTopicsRequestTopicConfig{{Name: "cleanup.policy", Value: kmsg.StringPtr("compact")}}}}
 	n.Asked(create)
 	for _, c := range []struct {
 		topic      string
 		set, after int32
-	}{{"packed", 100, 1}, {"packed", 1, 1}, {"packed", 0, 0}, {"packed", -1, -1}, {"packed", 1 << 20, 1 << 20}, {"plain", 100, 100}} {
+	}{{"packed", 100, 1}, {"packed", 1, 1}, {"packed", 0, 0}, {"packed", -1, -1}, {"packed", 1 << 20, 1 << 20}, {"plain", 100, 100}, {"stamped", 100, 1}} {
 		r := kmsg.NewPtrFetchRequest()
 		r.MaxBytes, r.MinBytes = c.set, c.set
 		r.Topics = []kmsg.FetchRequestTopic{{Topic: c.topic, Partitions: []kmsg.FetchRequestTopicPartition{{PartitionMaxBytes: c.set}}}}

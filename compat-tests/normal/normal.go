@@ -36,8 +36,8 @@ const (
 	Address Kind = "address"
 	// How large the disk is, and how much of it is free: whether it is told.
 	Disk Kind = "disk"
-	// How much room a log takes: exact, but where the broker has compressed it anew.
-	// Two compressors' bytes are not the same; the records are compared.
+	// How much room a log takes: exact, but where the broker has written its batches
+	// anew in bytes of its own (resized); the records are compared.
 	Size Kind = "size"
 	// A moment: now, or else exact.
 	Moment Kind = "moment"
@@ -99,19 +99,34 @@ type Normaliser struct {
 	Old bool
 	// Now is what moments are held against; Normal and Alike set it.
 	Now time.Time
-	// Packed are the topics that a broker may have compressed anew.
-	Packed map[string]bool
-	kinds  map[string]Kind
-	ids    ids
-	topic  string // whose logs are being normalised
+	// Packed are the topics that a broker may have compressed anew, Stamped those whose
+	// records may bear its own time, and Cleaned those that it may have compacted.
+	Packed, Stamped, Cleaned map[string]bool
+
+	kinds map[string]Kind
+	ids   ids
+	topic string // whose logs are being normalised
 }
 
-// Asked takes note of what a request says of compression, and takes out of it what
-// would be answered by how well a server compresses.
+// resized says that the bytes of a topic's batches may be a server's own: two
+// compressors do not make the same ones, and cleaning a batch that has tombstones makes
+// the time at which they may go its base (KIP-534), so that how long the records'
+// times are depends on how long after their append that was.
+func (n *Normaliser) resized(topic string) bool {
+	return n.Packed[topic] || n.Stamped[topic] && n.Cleaned[topic]
+}
+
+// Asked takes note of what a request says of compression and times, and takes out of it
+// what would be answered by how large a server makes its batches.
 func (n *Normaliser) Asked(req kmsg.Request) {
 	note := func(topic, key string, value *string) {
-		if key == "compression.type" && (value == nil || *value != "producer") {
+		switch {
+		case key == "compression.type" && (value == nil || *value != "producer"):
 			n.Packed[topic] = true
+		case key == "message.timestamp.type" && value != nil && *value == "LogAppendTime":
+			n.Stamped[topic] = true
+		case key == "cleanup.policy" && value != nil && strings.Contains(*value, "compact"):
+			n.Cleaned[topic] = true
 		}
 	}
 	switch r := req.(type) {
@@ -138,9 +153,8 @@ func (n *Normaliser) Asked(req kmsg.Request) {
 	}
 }
 
-// unmeasured has a Fetch of topics that a broker may have compressed anew ask for
-// one batch or for as much as there is: how many come within a limit between the
-// two depends on the bytes that a codec's implementation makes of them.
+// unmeasured has a Fetch of topics that are resized ask for one batch or for as much as
+// there is: how many come within a limit between the two depends on their bytes.
 func (n *Normaliser) unmeasured(r *kmsg.FetchRequest) {
 	extreme := func(limit *int32) {
 		if *limit > 1 && *limit < 1<<20 {
@@ -149,7 +163,7 @@ func (n *Normaliser) unmeasured(r *kmsg.FetchRequest) {
 	}
 	for i := range r.Topics {
 		t := &r.Topics[i]
-		if !n.Packed[t.Topic] {
+		if !n.resized(t.Topic) {
 			continue
 		}
 		extreme(&r.MaxBytes)
@@ -171,7 +185,7 @@ func New(run, own string) *Normaliser {
 // With is a normaliser of plays that meet nobody, by kinds of its own: of fields by
 // name, or by the struct's name and their own.
 func With(kinds map[string]Kind) *Normaliser {
-	n := &Normaliser{kinds: kinds, Now: time.Now(), Packed: map[string]bool{}}
+	n := &Normaliser{kinds: kinds, Now: time.Now(), Packed: map[string]bool{}, Stamped: map[string]bool{}, Cleaned: map[string]bool{}}
 	n.ids = ids{map[Kind]map[any]string{}, map[Kind]map[any]bool{}, map[Kind]int{}}
 	n.ids.name("TopicID", Stranger, "<stranger>", false)
 	return n
@@ -209,7 +223,7 @@ func (n *Normaliser) value(v reflect.Value, owner, name string) any {
 		}
 		return n.identity(k, v)
 	case Size:
-		if n.Packed[n.topic] {
+		if n.resized(n.topic) {
 			return v.Int() > 0
 		}
 		return v.Int()

@@ -20,7 +20,13 @@ func (g *gen) opening() []Step {
 	if !g.chance(30) {
 		return g.gather()
 	}
-	return oneOf(g.Rand, g.statics, g.waitsBeyondSession, g.joinsTwice, g.leavesUnanswered, g.syncsTwice)()
+	scene := oneOf(g.Rand, g.statics, g.waitsBeyondSession, g.joinsTwice, g.leavesUnanswered, g.syncsTwice)
+	if g.restarts {
+		// The clocks of sessions and rebalances begin anew when a server has read its
+		// groups, which one has done seconds before the other.
+		scene = oneOf(g.Rand, g.joinsTwice, g.leavesUnanswered, g.syncsTwice)
+	}
+	return scene()
 }
 
 // together brings members to where their group is Stable. The first leads it; the
