@@ -213,30 +213,32 @@ func producePartitions(req *kmsg.ProduceRequest) int {
 // refusesRequest is the check that holds for a whole request: transactional
 // batches need a transactional id, and WRITE on it; and Kafka, looking for the first
 // such batch, falls over bytes that are none. When it has found none, or may go on,
-// it falls over codecs that there are not.
+// it falls over codecs that there are not, and over the later messages of a set.
 func refusesRequest(c *call, req *kmsg.ProduceRequest) (int16, *string) {
 	found := false
-	var codec *batch.Error
+	var later *batch.Error
 	for i := range req.Topics {
 		for j := range req.Topics[i].Partitions {
 			r := req.Topics[i].Partitions[j].Records
+			there := func() bool { return produceThere(c, &req.Topics[i], req.Topics[i].Partitions[j].Partition) }
 			var err error
 			if c.Version >= batchesInProduce {
 				_, _, err = batch.Shape(r, c.Version)
-			} else {
-				err = batch.ShapeOld(r)
+			} else if err = batch.ShapeOld(r); err == nil && later == nil {
+				if bad := batch.ShapeOldSet(r); bad != nil && there() {
+					errors.As(bad, &later)
+				}
 			}
 			if err != nil {
 				var refused *batch.Error
-				there := func() bool { return produceThere(c, &req.Topics[i], req.Topics[i].Partitions[j].Partition) }
 				switch {
 				case !errors.As(err, &refused) || !refused.Request:
 				case refused.Kind != batch.Undecompressable:
 					if !found {
 						return codeOf(err), &refused.Message
 					}
-				case codec == nil && there():
-					codec = refused
+				case later == nil && there():
+					later = refused
 				}
 			}
 			const attributes, magic = 21, 16
@@ -249,14 +251,14 @@ func refusesRequest(c *call, req *kmsg.ProduceRequest) (int16, *string) {
 			found = true
 		}
 	}
-	if codec != nil {
-		return codeOf(codec), &codec.Message
+	if later != nil {
+		return codeOf(later), &later.Message
 	}
 	return 0, nil
 }
 
 // produceThere says whether there is a partition to append to: only then does
-// Kafka look at a batch's codec.
+// Kafka look at a batch's codec, and at more of a message set than its first.
 func produceThere(c *call, rt *kmsg.ProduceRequestTopic, index int32) bool {
 	t, code := produceTopic(c, rt)
 	return code == 0 && index >= 0 && int(index) < len(t.Partitions)

@@ -183,3 +183,57 @@ func TestProduceFallsOverBytesBeforeCodecs(t *testing.T) {
 		}
 	})
 }
+
+// TestProduceFallsOverLaterMessages: a set whose later bytes are no message refuses a
+// whole request, whatever its acks, where it is for a partition that is there.
+func TestProduceFallsOverLaterMessages(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, n *Node) {
+		versions := kversion.Stable()
+		versions.SetMaxKeyVersion(0, 2)
+		c := n.Client(kgo.MaxVersions(versions), kgo.RetryTimeout(0))
+		makeTopic(t, n, n.Client(), "a", 1)
+		message := kmsg.MessageV0{Value: []byte("v")}
+		message.MessageSize = int32(len(message.AppendTo(nil)) - 12)
+		message.CRC = int32(crc32.ChecksumIEEE(message.AppendTo(nil)[16:]))
+		good := message.AppendTo(nil)
+		short := bytes.Clone(good)
+		short[11] = 13
+		called := bytes.Clone(good)
+		called[16] = 2
+		behind := func(b []byte) []byte { return append(bytes.Clone(good), b...) }
+		type part struct {
+			index   int32
+			records []byte
+		}
+		for _, x := range []struct {
+			parts []part
+			want  []int16
+		}{
+			{[]part{{0, good}}, []int16{0}},
+			{[]part{{0, behind(short)}}, []int16{2}},
+			{[]part{{0, called}}, []int16{-1}},
+			{[]part{{0, behind(called)}, {7, good}}, []int16{-1, -1}},
+			{[]part{{0, good}, {7, behind(short)}}, []int16{0, 3}},
+			{[]part{{0, good}, {7, short}}, []int16{2, 2}},
+		} {
+			req := kmsg.NewPtrProduceRequest()
+			req.Acks, req.TimeoutMillis = -1, 1000
+			topic := kmsg.NewProduceRequestTopic()
+			topic.Topic = "a"
+			for _, p := range x.parts {
+				rp := kmsg.NewProduceRequestTopicPartition()
+				rp.Partition, rp.Records = p.index, p.records
+				topic.Partitions = append(topic.Partitions, rp)
+			}
+			req.Topics = append(req.Topics, topic)
+			got := ask[*kmsg.ProduceResponse](t, n, c, req)
+			var codes []int16
+			for _, p := range got.Topics[0].Partitions {
+				codes = append(codes, p.ErrorCode)
+			}
+			if !slices.Equal(codes, x.want) {
+				t.Errorf("%v: %d, want %d", x.parts, codes, x.want)
+			}
+		}
+	})
+}

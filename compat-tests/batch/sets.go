@@ -143,11 +143,14 @@ func Sets(b []byte) []any {
 			if offset == -1 {
 				return append(list, fmt.Sprintf("filled, more than what is left: %v, nothing in it: %v", size > len(b), len(bytes.Trim(b[12:], "\x00")) == 0))
 			}
+			if len(list) > 0 && len(b) > attributesAt && b[attributesAt]&7 != 0 {
+				return list // a whole one as well
+			}
 			return append(list, fmt.Sprintf("cut in the message at %d", offset))
 		}
 		m := b[12 : 12+size]
 		b = b[12+size:]
-		if packed := m[5]&7 != 0; !packed || len(list) == 0 {
+		if packed := m[attributesAt-12]&7 != 0; !packed || len(list) == 0 {
 			list = append(list, message(offset, m))
 			if !packed {
 				continue
@@ -157,6 +160,9 @@ func Sets(b []byte) []any {
 	}
 	return list
 }
+
+// attributesAt is where a message has its attributes, counted from its offset.
+const attributesAt = 17
 
 func message(offset int64, m []byte) any {
 	if len(m) < 14 {

@@ -27,8 +27,9 @@ var (
 	OneNode = Purpose{"one node", "defaults suit one node: replication factors, the initial rebalance delay, `node.id`, `process.roles`, `listeners`, `log.dirs`; a directory " +
 		"that is not formatted is founded; a node needs no controller listener, and DescribeQuorum tells of none then. In a cluster of one broker configured " +
 		"replication factors count as 1, with a warning; a request that asks for more is refused, as in Kafka."}
-	Old = Purpose{"old versions", "versions that Kafka 4.0 dropped (KIP-896) are served, message sets too. What is converted for a client before 0.11 is bounded: a " +
-		"compressed batch that would become more than 16 MiB and four times its size is refused to it (MESSAGE_TOO_LARGE)."}
+	Old = Purpose{"old versions", "versions that Kafka 4.0 dropped (KIP-896) are served, message sets too, as 3.9 served them; where 4.4 does otherwise what both do, " +
+		"as 4.4 does it. What is converted for a client before 0.11 is bounded: a compressed batch that would become more than 16 MiB and four times its size is " +
+		"refused to it (MESSAGE_TOO_LARGE). Records with a time below -1 are given to such a client; 3.9 fails at them, in whatever partition they are."}
 	Environment = Purpose{"environment", "environment variables are merged over the defaults, for the program as for the image."}
 	Telemetry   = Purpose{"telemetry", "the APIs of KIP-714 are advertised and served without a plugin: what clients push is read, and shown at /metrics."}
 	Unbuilt     = Purpose{"not ahead of its code", "what is not built is not advertised: no API version, feature level or type of coordinator; a request for one is " +
@@ -53,6 +54,8 @@ type Difference struct {
 	// where in the answer it is, and both values, "what.path: ours against Kafka's".
 	At  *regexp.Regexp
 	Why string
+	// Old: it is one from Kafka 3.9 alone, in versions that 4 has dropped.
+	Old bool
 	// Purpose is what it follows from; nil where Ticket names a ticket or a KIP of Kafka's.
 	Purpose *Purpose
 	Ticket  string
@@ -72,14 +75,24 @@ var head = regexp.MustCompile(`^(\w+) v\d+: `)
 var unescaped = strings.NewReplacer(`\u003c`, "<", `\u003e`, ">")
 
 // Find gives the entry that explains a difference; nil if there is none.
-func Find(text string) *Difference {
+func Find(text string) *Difference { return find(text, false) }
+
+// FindOld is Find for a difference from Kafka 3.9, in a version that 4 has dropped.
+func FindOld(text string) *Difference {
+	if d := find(text, true); d != nil {
+		return d
+	}
+	return find(text, false)
+}
+
+func find(text string, old bool) *Difference {
 	text = unescaped.Replace(text)
 	m := head.FindStringSubmatch(text)
 	if m == nil {
 		return nil
 	}
 	for i := range Sequences {
-		if d := &Sequences[i]; d.API == m[1] && d.At.MatchString(text[len(m[0]):]) {
+		if d := &Sequences[i]; d.Old == old && d.API == m[1] && d.At.MatchString(text[len(m[0]):]) {
 			return d
 		}
 	}
@@ -94,7 +107,11 @@ func Lines() (purposes, sequences []string) {
 	}
 	for i := range Sequences {
 		d := &Sequences[i]
-		sequences = append(sequences, "- "+d.API+": "+d.Why+" ("+d.Cites()+")")
+		beside := ""
+		if d.Old {
+			beside = " beside 3.9"
+		}
+		sequences = append(sequences, "- "+d.API+beside+": "+d.Why+" ("+d.Cites()+")")
 	}
 	return purposes, sequences
 }

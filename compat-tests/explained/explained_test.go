@@ -60,6 +60,7 @@ func TestExplainedNarrowly(t *testing.T) {
 		{`PushTelemetry v0: push telemetry, its own, terminating false, codec 0.ErrorCode: 87 against 0`, "telemetry"},
 		{`PushTelemetry v0: push telemetry, its own, terminating false, codec 0.ErrorCode: 87 against 42`, ""},
 		{`Fetch v0: push telemetry.ErrorCode: 87 against 0`, ""},
+		{`DescribeConfigs v0: describe ["flush.ms"] of a.Resources[0].Configs."flush.ms".IsDefault: true against false`, ""},
 		{`no difference at all`, ""},
 	} {
 		got := ""
@@ -68,6 +69,26 @@ func TestExplainedNarrowly(t *testing.T) {
 		}
 		if got != c.want {
 			t.Errorf("%s: explained by %q, want %q", c.text, got, c.want)
+		}
+	}
+}
+
+// TestExplainedBesideOld: what Kafka 3.9 does otherwise explains nothing beside 4.
+func TestExplainedBesideOld(t *testing.T) {
+	for text, want := range map[string]bool{
+		`DescribeConfigs v0: describe ["flush.ms"] of a.Resources[0].Configs."flush.ms".IsDefault: true against false`:    true,
+		`DescribeConfigs v0: describe ["flush.ms"] of a.Resources[0].Configs."flush.ms".IsDefault: false against true`:    false,
+		`Fetch v3: fetch a/0.Topics[0].Partitions[0].RecordBatches: [] against null`:                                      true,
+		`Fetch v3: fetch a/0.Topics[0].Partitions[0].RecordBatches: 2 elements against 1: [] against []`:                  false,
+		`OffsetCommit v1: commit to g1 generation 0 member "" for 1: [].Topics[0].Partitions[0].ErrorCode: 25 against 22`: true,
+		`OffsetCommit v1: commit to g1 generation 0 member "" for 1: [].Topics[0].Partitions[0].ErrorCode: 22 against 25`: false,
+		`PushTelemetry v0: push telemetry.ErrorCode: 87 against 0`:                                                        true,
+	} {
+		if (FindOld(text) != nil) != want {
+			t.Errorf("%s: %v", text, FindOld(text))
+		}
+		if d := Find(text); d != nil && d.Old {
+			t.Errorf("%s: explained beside 4 by %s", text, d.Why)
 		}
 	}
 }

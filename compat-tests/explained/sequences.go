@@ -23,4 +23,10 @@ var Sequences = []Difference{
 	{API: "AlterConfigs", Purpose: &Inherited, Why: "log.flush.interval.ms below 0, as in the newer request", At: at(
 		`log\.flush\.interval\.ms op \d "-\d+".*\.(ErrorCode: 42 against 0|ErrorMessage: "<text>" against null)$`)},
 	{API: "PushTelemetry", Purpose: &Telemetry, Why: "what is no OTLP is refused with INVALID_RECORD; Kafka drops it unread", At: at(`\.ErrorCode: 87 against 0$`)},
+	{API: "DescribeConfigs", Old: true, Purpose: &Old, Why: "the field that says that a config has its default, which version 0 alone has, is filled; 3.9 leaves it", At: at(`\.IsDefault: true against false$`)},
+	{API: "Fetch", Old: true, Purpose: &Old, Why: "where zstd is refused the records are empty, as beside any other error; 3.9 answers null, which clients of that time cannot read",
+		At: at(`\.RecordBatches: (\[\]|"") against null$`)},
+	{API: "OffsetCommit", Old: true, Purpose: &Old, Why: "a partition is answered as often as it was asked; 3.9 answers it once", At: at(`(Topics|Partitions): \d+ elements against \d+: `)},
+	{API: "OffsetCommit", Old: true, Purpose: &Old, Why: "a group that holds nothing any more is forgotten when its time comes; 3.9 forgets it as topics are deleted, and tells a generation of it from none", At: at(
+		`^commit.*\.ErrorCode: 25 against 22$`)},
 }

@@ -160,6 +160,19 @@ func produceOldRefused(s *Side) {
 		ask("as short as can be", batch.Message{Magic: 0}.Bytes())
 		ask("as short as can be, without a checksum", short)
 		s.produce("magic 3", topic, append(bytes.Clone(good[:16]), append([]byte{3}, good[17:]...)...))
+		// What is no message is seen before acks are looked at, where there is a partition.
+		called := bytes.Clone(good)
+		called[16] = 2
+		for _, x := range []struct {
+			what string
+			set  []byte
+		}{
+			{"called a batch", called}, {"called a batch, behind a message", append(bytes.Clone(good), called...)},
+			{"no length behind a message", append(bytes.Clone(good), make([]byte, 20)...)}, {"a wrong checksum", corrupt.Bytes()},
+		} {
+			s.Ask(fmt.Sprintf("magic %d: acks 2: %s", magic, x.what), s.writing(s.Version, 2, part{topic, 0, x.set}))
+			s.Ask(fmt.Sprintf("magic %d: acks 2: %s, no such partition", magic, x.what), s.writing(s.Version, 2, part{topic, 7, x.set}))
+		}
 		s.AskNothing(fmt.Sprintf("magic %d: acks 0", magic), s.writing(s.Version, 0, part{topic, 0, corrupt.Bytes()}))
 		s.stored(topic, topic, 0)
 	}

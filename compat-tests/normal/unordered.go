@@ -40,5 +40,6 @@ var Unordered = map[string]string{
 
 // oldUnordered are arrays whose order Kafka 3.9 leaves open beside those of 4.
 var oldUnordered = map[string]string{
-	"MetadataResponseTopic.Partitions": "a Java hash map",
+	"MetadataResponseTopic.Partitions":     "a Java hash map",
+	"OffsetCommitResponseTopic.Partitions": "a Scala map",
 }

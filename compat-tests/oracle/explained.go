@@ -4,8 +4,12 @@ import "millrace/compat-tests/explained"
 
 // explain says why a difference is meant; "" if it is not. Package explained has the
 // table.
-func explain(difference string) string {
-	d := explained.Find(difference)
+func (p *Play) explain(difference string) string {
+	find := explained.Find
+	if p.old {
+		find = explained.FindOld
+	}
+	d := find(difference)
 	if d == nil {
 		return ""
 	}

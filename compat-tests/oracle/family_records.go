@@ -93,8 +93,12 @@ func (g *gen) produce() Step {
 	v := g.pick().above(3)
 	return Step{Text: client + ": " + what, Do: func(p *Play) {
 		p.ask(client, v, what, func(s *side) kmsg.Request { return producing(s, acks, written{topic, index, b}) })
+		if p.old && b.Codec != 0 {
+			p.repacked(topic) // where it is read as message sets
+		}
 		p.settle(nil)
 		p.numbered(b)
+		p.beyondOld(b)
 	}}
 }
 

@@ -37,6 +37,9 @@ func groupStates(s *side, groups ...string) string {
 	slices.SortFunc(r.Groups, func(a, b kmsg.DescribeGroupsResponseGroup) int { return strings.Compare(a.Group, b.Group) })
 	var states []string
 	for _, g := range r.Groups {
+		if s.versed.Old && g.State == "Dead" {
+			g.State = "Empty" // see emptyInOld
+		}
 		states = append(states, fmt.Sprintf("%s with %d", g.State, len(g.Members)))
 	}
 	return strings.Join(states, ", ")

@@ -3,7 +3,6 @@ package oracle
 import (
 	"fmt"
 	"millrace/compat-tests/batch"
-	"regexp"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -15,23 +14,24 @@ var keptFrom = map[int16]int16{
 	0: 3, 1: 4, 2: 1, 8: 2, 9: 1, 19: 2, 20: 1, 23: 2, 29: 1, 30: 1, 31: 1, 32: 1, 34: 1, 35: 1,
 }
 
-// oldExplained are differences from Kafka 3.9 that are none from 4.
-var oldExplained = []struct {
-	at  *regexp.Regexp
-	why string
-}{
-	{regexp.MustCompile(`^OffsetCommit v1: .*(Topics|Partitions): \d+ elements against \d+: `), "Kafka 3.9 answers a partition once, 4.4 as often as it was asked"},
-	{regexp.MustCompile(`^Fetch v[0-3]: .*RecordBatches: (\[\]|"") against null$`), "3.9 answers zstd with null records, which clients of that time cannot read; here they are empty beside the error, as beside any other"},
+// dropped says that a request is of a version that Kafka 4 does not serve. What the
+// others answer is compared with 4 elsewhere: where 3.9 answers otherwise, a sequence
+// goes on if nothing but the answer can differ, and ends there else.
+func dropped(req kmsg.Request) bool { return req.GetVersion() < keptFrom[req.Key()] }
+
+// readsOnly says that an API changes nothing.
+func readsOnly(key int16) bool {
+	switch kmsg.Key(key) {
+	case kmsg.Fetch, kmsg.ListOffsets, kmsg.Metadata, kmsg.OffsetFetch, kmsg.DescribeGroups, kmsg.ListGroups, kmsg.OffsetForLeaderEpoch, kmsg.DescribeACLs, kmsg.DescribeConfigs, kmsg.DescribeLogDirs:
+		return true
+	}
+	return false
 }
 
-// explainOld says why a difference from Kafka 3.9 is meant; "" if it is not.
-func explainOld(difference string) string {
-	for _, e := range oldExplained {
-		if e.at.MatchString(difference) {
-			return e.why
-		}
-	}
-	return ""
+// beyondOld ends a sequence that has written times below none: what is read with
+// them as message sets, 3.9 fails at.
+func (p *Play) beyondOld(b batch.Batch) {
+	p.over = p.over || p.old && b.First < -1
 }
 
 // oldProfiles are configs that 3.9 has, too.
@@ -82,9 +82,29 @@ func init() {
 			{8, (*gen).deleteTopicsOddly},
 			{8, (*gen).acls},
 			{4, (*gen).describeLogDirs},
+			{4, (*gen).describeOldConfigs},
+			{4, (*gen).move},
 			{4, (*gen).epochEnd},
 			{6, (*gen).produceSet},
 		},
+	})
+}
+
+// emptyInOld: Kafka 3.9 forgets a group that holds nothing any more when topics are
+// deleted, and one that was founded by a commit of nothing at once, where 4 waits
+// for the next round of offsets.retention.check.interval.ms. Both are the same to
+// who watches a group.
+
+// describeOldConfigs asks for configs of topics that 3.9 has, too.
+func (g *gen) describeOldConfigs() Step {
+	topic := g.topic()
+	var keys []string
+	for range 1 + g.IntN(4) {
+		keys = append(keys, oneOf(g.Rand, "cleanup.policy", "compression.type", "retention.ms", "retention.bytes", "max.message.bytes", "min.insync.replicas", "segment.bytes",
+			"flush.ms", "message.timestamp.type", "unclean.leader.election.enable", "follower.replication.throttled.replicas", "no.such.config", ""))
+	}
+	return g.asking("admin", fmt.Sprintf("describe %q of %s", keys, topic), func(s *side) kmsg.Request {
+		return describing(s, []resource{{kind: kmsg.ConfigResourceTypeTopic, name: topic}}, keys)
 	})
 }
 
@@ -133,6 +153,9 @@ func (g *gen) produceSet() Step {
 			req.Topics[0].Partitions[0].Records = set
 			return req
 		})
+		if codec != 0 {
+			p.repacked(topic) // it is stored as a batch
+		}
 		p.settle(nil)
 	}}
 }

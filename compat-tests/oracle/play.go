@@ -302,6 +302,10 @@ func (p *Play) settle(state func(s *side) string) {
 			}
 		}
 		if time.Since(begun) > agreement {
+			if p.old && len(p.pending) > 0 && !slices.ContainsFunc(p.pending, func(x *exchange) bool { return dropped(x.req[0]) }) {
+				p.over = true
+				return
+			}
 			what := p.pendingText()
 			if what == "" {
 				what = "nobody waits"
@@ -483,6 +487,10 @@ func (p *Play) compare(x *exchange) {
 			s.hangUp(x.client)
 		}
 	}
+	if p.old && !dropped(x.req[0]) {
+		p.over = p.over || len(differences) > 0 && !readsOnly(key)
+		return
+	}
 	explained := 0
 	for _, d := range differences {
 		d.Request = normal.Text(x.req[0])
@@ -498,15 +506,6 @@ func (p *Play) compare(x *exchange) {
 		p.differ(d)
 	}
 	p.tally.count(key, version, len(differences), explained, x.out[1].Response)
-}
-
-func (p *Play) explain(difference string) string {
-	if p.old {
-		if why := explainOld(difference); why != "" {
-			return why
-		}
-	}
-	return explain(difference)
 }
 
 func (p *Play) differ(d Difference) {

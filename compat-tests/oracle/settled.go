@@ -53,7 +53,12 @@ func (s *side) stir(group string) error {
 	}
 	drop := kmsg.NewPtrDeleteGroupsRequest()
 	drop.Groups = []string{group}
-	if r, ok := c.Ask(drop).Response.(*kmsg.DeleteGroupsResponse); !ok || len(r.Groups) != 1 || r.Groups[0].ErrorCode != 0 {
+	r, ok := c.Ask(drop).Response.(*kmsg.DeleteGroupsResponse)
+	if ok = ok && len(r.Groups) == 1; ok {
+		code := r.Groups[0].ErrorCode
+		ok = code == 0 || code == 69 && s.versed.Old // nobody has joined
+	}
+	if !ok {
 		return fmt.Errorf("%s does not let %s be deleted: %+v", s.addr, group, r)
 	}
 	return nil

@@ -205,6 +205,38 @@ func TestUpgradeRefuses(t *testing.T) {
 	}
 }
 
+// TestShapeOld: what a whole request is refused for, by its first message or by any.
+func TestShapeOld(t *testing.T) {
+	one := set(1, codec.None, message{timestamp: now, key: []byte("k"), value: []byte("v")})
+	none := func(b []byte) []byte { b = bytes.Clone(b); b[atLength+3] = 13; return b }
+	called := func(b []byte, magic byte) []byte { b = bytes.Clone(b); b[atMagic] = magic; return b }
+	longer := set(1, codec.None, message{timestamp: now, value: make([]byte, 40)})
+	for name, c := range map[string]struct {
+		set        []byte
+		first, all Kind
+	}{
+		"one":                              {one, 0, 0},
+		"one and half of one":              {append(bytes.Clone(one), one[:20]...), 0, 0},
+		"none":                             {nil, 0, 0},
+		"no length":                        {none(one), Corrupt, Corrupt},
+		"no length behind one":             {append(bytes.Clone(one), none(one)...), 0, Corrupt},
+		"magic 3 behind one":               {append(bytes.Clone(one), called(one, 3)...), 0, Corrupt},
+		"a batch without a producer's id":  {called(one, 2), 0, Undecompressable},
+		"such a batch behind one":          {append(bytes.Clone(one), called(one, 2)...), 0, Undecompressable},
+		"a batch up to some producer's id": {called(longer, 2), 0, 0},
+		"a batch":                          {build(codec.None, 1, 1), 0, 0},
+	} {
+		first, all := ShapeOld(c.set), ShapeOldSet(c.set)
+		if kindOf(first) != c.first || kindOf(all) != c.all {
+			t.Errorf("%s: %v and %v, want kinds %d and %d", name, first, all, c.first, c.all)
+		}
+		var refused *Error
+		if errors.As(all, &refused) && !refused.Request {
+			t.Errorf("%s: only the partition is refused", name)
+		}
+	}
+}
+
 // TestUpgradeTakes: what looks odd and is good all the same.
 func TestUpgradeTakes(t *testing.T) {
 	one := message{timestamp: now, key: []byte("k"), value: []byte("v")}

@@ -64,6 +64,29 @@ func ShapeOld(records []byte) error {
 	return nil
 }
 
+// throughProducerID is how much of a batch is read to see whose it is.
+const throughProducerID = atProducerID + 8
+
+// ShapeOldSet refuses what Kafka refuses of a whole such request as it looks for transactional batches in the partitions
+// that are there, before it looks at acks: what is no message where a later one should begin, and what says that it is a
+// batch and ends before its producer's id.
+func ShapeOldSet(records []byte) error {
+	for {
+		size, err := entry(records)
+		if err == nil && size > 0 && size < throughProducerID && int8(records[atMagic]) == Magic {
+			err = unreadable("a batch of %d bytes", size)
+		}
+		if err != nil {
+			err.Request = true
+			return err
+		}
+		if size == 0 {
+			return nil
+		}
+		records = records[size:]
+	}
+}
+
 // survey does what needs no more than each entry's own bytes: its size, its checksum and its codec. packed is the codec
 // of the last compressed one.
 func survey(set []byte, r *Rules) (first int, packed codec.Kind, entries int, err *Error) {
