@@ -5,7 +5,10 @@ import (
 	"context"
 	"net"
 	"runtime"
+	"runtime/debug"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -91,44 +94,107 @@ func TestLargestFramesLeaveNoGarbage(t *testing.T) {
 	}
 }
 
-// What the largest frames pass through while they come does not stay in pools,
-// which no budget knows of, but for small buffers.
-func TestLargestFramesLeaveNoLargeBuffers(t *testing.T) {
-	emptyPools := func() (largest int) {
-		for i := range bufferPools {
-			for {
-				b, ok := bufferPools[i].Get().(*buffer)
-				if !ok {
-					break
-				}
-				largest = max(largest, len(b.b))
-			}
-		}
-		return largest
+// What a frame holds while it grows is paid for, at any length and however it
+// comes.
+func TestGrowingFramesHoldWhatIsPaid(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector needs memory of its own")
 	}
-	emptyPools()
-	trusted := 0
-	for _, key := range []int16{keyProduce, 3} {
-		f := newFrameReader(&trickle{bytes.Repeat(frame(key, 7, 1, strings.Repeat("x", 40<<20)), 2), func() int { return 1 << 20 }}, 100<<20)
-		for range 2 { // the second is trusted
+	const slack = 5 << 20 // of Go's heap, and keepStep
+	for _, size := range []int{10 << 20, 18 << 20, 50 << 20} {
+		for _, key := range []int16{keyProduce, 3} {
+			big := frame(key, 7, 1, strings.Repeat("x", size))
+			debug.FreeOSMemory() // else what is free there goes meanwhile
+			before := resident(t)
+			f := newFrameReader(&trickle{big, func() int { return 1 << 20 }}, 100<<20)
+			paid, most := 0, 0
+			f.grow = func(n int) error { paid = n; return nil }
+			f.progress = func(int) { most = max(most, residentNow(t)-before-paid) }
 			if _, _, err := f.next(); err != nil {
 				t.Fatal(err)
 			}
-			trusted = max(trusted, f.trust)
 			b, buf, err := f.body(key == keyProduce)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if key == keyProduce {
+			f.progress(0)
+			if !bytes.Equal(b, big[4:]) {
+				t.Error("the frame is not what was sent")
+			}
+			if paid != len(b) || most > slack {
+				t.Errorf("a frame of %d bytes, key %d, was paid for with %d and held %d more than was paid", len(b), key, paid, most)
+			}
+			if buf != nil {
 				f.done(b, buf)
 			}
-		}
-		f.close()
-		if n := emptyPools(); n > 2<<20 {
-			t.Errorf("key %d: buffers of %d bytes stay", key, n)
+			f.close()
 		}
 	}
-	if trusted != maxTrust {
-		t.Errorf("a second frame began with %d bytes", trusted)
+}
+
+// Where the system gives no memory that can grow, both buffers are paid for.
+func TestGrowingFramesPayForBoth(t *testing.T) {
+	f := newFrameReader(nil, 100<<20)
+	var paid []int
+	f.grow = func(n int) error { paid = append(paid, n); return nil }
+	f.size = 10 << 20
+	room, buf, err := f.enlarge(1<<20, &buffer{b: make([]byte, 1<<20), class: kept}, true)
+	if err != nil || room != 4<<20 || len(buf.b) != room {
+		t.Fatalf("a buffer of %d bytes with room for %d: %v", len(buf.b), room, err)
 	}
+	if room, buf, err = f.enlarge(room, buf, true); err != nil || room != f.size || len(buf.b) < room {
+		t.Fatalf("a buffer of %d bytes with room for %d: %v", len(buf.b), room, err)
+	}
+	f.shelves.put(buf, 0)
+	if want := []int{5 << 20, 4 << 20, 14 << 20, 10 << 20}; !slices.Equal(paid, want) {
+		t.Errorf("paid %d, want %d", paid, want)
+	}
+}
+
+// What a burst of large frames took goes back to the system soon after it, though
+// nobody collects garbage.
+func TestBurstGivesItsMemoryBack(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector needs memory of its own")
+	}
+	const conns, size = 64, 2 << 20
+	var inside atomic.Int32
+	let := make(chan struct{})
+	_, addr := serveTCP(t, ServerOptions{Budget: 256 << 20, Handler: fake{
+		serves: func(string, int16, int16) bool { return true },
+		handle: func(context.Context, *Request) Reply {
+			inside.Add(1)
+			<-let
+			return answer("done")
+		},
+	}})
+	debug.FreeOSMemory() // else what is free there goes meanwhile
+	before := resident(t)
+	out := frame(keyProduce, 7, 1, strings.Repeat("x", size))
+	var peers []*peer
+	for range conns {
+		p := &peer{t: t, nc: dialTCP(t, addr)}
+		if _, err := p.nc.Write(out); err != nil { // send would leave garbage
+			t.Fatal(err)
+		}
+		peers = append(peers, p)
+	}
+	for inside.Load() < conns {
+		time.Sleep(time.Millisecond)
+	}
+	if held := residentNow(t) - before; held < conns*size {
+		t.Errorf("%d frames of %d bytes hold %d", conns, size, held)
+	}
+	close(let)
+	for _, p := range peers {
+		p.expect(1, "done")
+	}
+	left := 0
+	for range 600 { // a long time, on a busy machine
+		if left = residentNow(t) - before; left < conns*size/4 {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Errorf("%d bytes are held long after %d frames of %d bytes", left, conns, size)
 }

@@ -31,9 +31,15 @@ func (c *connection) admit(size int, key int16) error {
 	return c.grow(size)
 }
 
-// grow charges the frame being read for n bytes in all.
+// grow charges the frame being read for n bytes in all, which may be fewer than it
+// was charged for.
 func (c *connection) grow(n int) error {
 	if c.ahead || c.budget.size <= 0 {
+		return nil
+	}
+	if less := c.charged - int64(n); less > 0 {
+		c.budget.release(less)
+		c.charged -= less
 		return nil
 	}
 	got, ok := c.budget.tryAcquire(int64(n) - c.charged)

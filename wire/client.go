@@ -33,10 +33,12 @@ type ClientOptions struct {
 // When anything goes wrong on the connection every call fails, and the Client is
 // of no further use: see Done.
 type Client struct {
-	nc     net.Conn
-	max    int
-	format *kmsg.RequestFormatter
-	done   chan struct{}
+	nc      net.Conn
+	max     int
+	format  *kmsg.RequestFormatter
+	done    chan struct{}
+	shelves *shelves
+	longest int // of the answers that came, within maxTrust; the reading goroutine's
 
 	sending chan struct{} // holds one token: the right to write
 	scratch []byte        // of whoever holds it
@@ -77,6 +79,7 @@ func NewClient(nc net.Conn, o ClientOptions) *Client {
 		max:     math.MaxInt32,
 		format:  kmsg.NewRequestFormatter(kmsg.FormatterClientID(o.ClientID)),
 		done:    make(chan struct{}),
+		shelves: newShelves(),
 		sending: make(chan struct{}, 1),
 		waiting: make(map[int32]*call),
 	}
@@ -167,7 +170,7 @@ func (c *Client) exchange(ctx context.Context, req kmsg.Request, pooled bool, us
 		return fmt.Errorf("%s request to %s: %w", kmsg.NameForKey(req.Key()), c.nc.RemoteAddr(), err)
 	}
 	err = use(w.body)
-	putBuffer(w.frame)
+	c.shelves.put(w.frame, 0)
 	return err
 }
 
@@ -236,6 +239,7 @@ func (c *Client) fail(err error) {
 func (c *Client) read() {
 	err := c.readResponses()
 	c.fail(err)
+	c.shelves.close()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for id, w := range c.waiting {
@@ -262,14 +266,14 @@ func (c *Client) readResponses() error {
 		if w == nil {
 			return fmt.Errorf("reading a response from %s: nobody asked with correlation id %d", c.nc.RemoteAddr(), id)
 		}
-		frame, err := readGrowing(c.nc, size-4, w.pooled)
+		frame, err := c.readGrowing(size-4, w.pooled)
 		if err != nil {
 			return fmt.Errorf("reading a response from %s: %w", c.nc.RemoteAddr(), err)
 		}
 		body := frame.b[: size-4 : size-4]
 		if w.tags {
 			if body, err = skipTags(body); err != nil {
-				putBuffer(frame)
+				c.shelves.put(frame, 0)
 				return fmt.Errorf("reading a response from %s: %w", c.nc.RemoteAddr(), err)
 			}
 		}
@@ -277,7 +281,7 @@ func (c *Client) readResponses() error {
 		delete(c.waiting, id)
 		w.frame, w.body = frame, body
 		if w.gone {
-			putBuffer(frame)
+			c.shelves.put(frame, 0)
 		} else {
 			w.ready <- nil
 		}
@@ -288,26 +292,42 @@ func (c *Client) readResponses() error {
 // firstAnswer limits what is allocated of an answer before any of it has come.
 const firstAnswer = 2 << 20
 
-// readGrowing reads n bytes into a buffer that grows as they arrive.
-func readGrowing(r io.Reader, n int, pooled bool) (*buffer, error) {
-	buf := newBuffer(min(n, firstAnswer), n, pooled)
+// readGrowing reads n bytes into a buffer that grows as they arrive. One that is
+// pooled goes back to the shelves.
+func (c *Client) readGrowing(n int, pooled bool) (*buffer, error) {
+	var buf *buffer
+	trusted := max(firstAnswer, c.longest)
+	switch {
+	case n > trusted:
+		buf = c.shelves.growing(n)
+	case pooled:
+		buf = c.shelves.get(n)
+	}
+	if buf == nil {
+		buf = &buffer{b: make([]byte, min(n, trusted)), class: kept}
+	}
 	have := 0
 	for {
-		m, err := io.ReadFull(r, buf.b[have:min(n, len(buf.b))])
+		m, err := io.ReadFull(c.nc, buf.b[have:min(n, len(buf.b))])
 		have += m
 		if err != nil {
-			putBuffer(buf)
+			c.shelves.put(buf, have)
 			if errors.Is(err, io.EOF) {
 				err = io.ErrUnexpectedEOF
 			}
 			return nil, err
 		}
 		if have == n {
-			return buf, nil
+			break
 		}
-		next := newBuffer(min(n, 2*have), n, pooled)
+		next := &buffer{b: make([]byte, min(n, 2*have)), class: kept}
 		copy(next.b, buf.b[:have])
-		putBuffer(buf)
 		buf = next
 	}
+	c.longest = max(c.longest, min(n, maxTrust))
+	buf.used = max(buf.used, n)
+	if !pooled && buf.class != kept {
+		return &buffer{b: c.shelves.keep(buf, n), class: kept}, nil
+	}
+	return buf, nil
 }

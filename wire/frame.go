@@ -29,7 +29,8 @@ const (
 // what follows them, into a pooled buffer; a large one gets a buffer to itself.
 // Buffers grow as bytes arrive. A large frame begins with no more than its
 // connection has already shown to be good for, and after that takes at most four
-// times what arrived.
+// times what arrived. Where memory can be had from the system it grows in its
+// place; elsewhere the old buffer is paid for with the new one while both are held.
 type frameReader struct {
 	src io.Reader
 	// first reads what comes after a pause into a buffer of a class that it takes only then; nil: src cannot be waited
@@ -40,8 +41,10 @@ type frameReader struct {
 	progress func(n int) // called whenever bytes arrived
 	// waiting says how much can be read at once; nil: src does not tell.
 	waiting func() int
-	// grow is asked before a large frame takes more memory; n is all of it.
-	grow func(n int) error
+	// grow is asked before a large frame takes more memory, and told when it takes
+	// less; n is all of it.
+	grow    func(n int) error
+	shelves *shelves // where buffers of large frames come from
 
 	head  [headSize]byte
 	headN int     // bytes in head
@@ -280,32 +283,30 @@ func (f *frameReader) done(frame []byte, b *buffer) {
 		poison(frame)
 	}
 	if b != nil {
-		putBuffer(b)
+		f.shelves.put(b, len(frame))
 		return
 	}
 	f.r += 4 + f.size
 	f.size = 0
 }
 
-// step is how much of a large frame is to have come before it takes more memory,
-// where n bytes are asked for: as much as the buffer holds that they get. One that
-// may be kept does not end in such a buffer.
-func (f *frameReader) step(n int, pooled bool) int {
-	n = min(n, f.size)
-	if class := classOnTheWay(n, f.size); pooled && class >= 0 {
-		return min(f.size, bufferSizes[class])
-	}
-	return n
-}
-
 // own reads a large frame into a buffer of its own.
 func (f *frameReader) own(pooled bool) ([]byte, *buffer, error) {
 	size := f.size
-	room := f.step(max(firstRoom, len(f.buffered()), f.trust), pooled)
+	room := min(size, max(firstRoom, len(f.buffered()), f.trust))
 	if err := f.grow(room); err != nil {
 		return nil, nil, err
 	}
-	buf := newBuffer(room, size, pooled || room < size)
+	var buf *buffer
+	switch {
+	case room < size:
+		buf = f.shelves.growing(size)
+	case pooled:
+		buf = f.shelves.get(size)
+	}
+	if buf == nil {
+		buf = &buffer{b: make([]byte, room), class: kept}
+	}
 	have := copy(buf.b, f.buffered()[4:])
 	f.headN = 0
 	f.dropAhead()
@@ -328,26 +329,45 @@ func (f *frameReader) own(pooled bool) ([]byte, *buffer, error) {
 			} else if errors.Is(err, io.EOF) {
 				err = io.ErrUnexpectedEOF
 			}
-			putBuffer(buf)
+			f.shelves.put(buf, have)
 			return nil, nil, err
 		}
 		if have >= size {
 			break
 		}
-		room = f.step(4*have, pooled)
-		if err := f.grow(room); err != nil {
-			putBuffer(buf)
+		var err error
+		if room, buf, err = f.enlarge(have, buf, pooled); err != nil {
+			f.shelves.put(buf, have)
 			return nil, nil, err
 		}
-		next := newBuffer(room, size, pooled || room < size)
-		copy(next.b, buf.b[:have])
-		putBuffer(buf)
-		buf = next
 	}
 	f.headN = copy(f.head[:], buf.b[size:have])
 	f.trust = max(f.trust, min(size, maxTrust))
 	f.size = 0
+	buf.used = max(buf.used, have)
+	if !pooled {
+		return f.shelves.keep(buf, size), nil, nil
+	}
 	return buf.b[:size:size], buf, nil
+}
+
+// enlarge gives a large frame, of which some has come, more room.
+func (f *frameReader) enlarge(have int, buf *buffer, pooled bool) (room int, larger *buffer, err error) {
+	size := f.size
+	room = min(size, 4*have)
+	if len(buf.b) >= size {
+		return room, buf, f.grow(room)
+	}
+	if err := f.grow(len(buf.b) + room); err != nil {
+		return 0, buf, err
+	}
+	if room == size && pooled {
+		larger = f.shelves.get(size)
+	} else {
+		larger = &buffer{b: make([]byte, room), class: kept}
+	}
+	copy(larger.b, buf.b[:have])
+	return room, larger, f.grow(room)
 }
 
 // runBytes is how many bytes of large frames are handled before what was answered

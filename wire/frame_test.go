@@ -26,8 +26,11 @@ func (r *trickle) Read(p []byte) (int, error) {
 	return n, nil
 }
 
+// newFrameReader returns one whose large buffers are made anew each time.
 func newFrameReader(src io.Reader, max int) *frameReader {
-	return &frameReader{src: src, max: max, poison: true, progress: func(int) {}, grow: func(int) error { return nil }}
+	closed := newShelves()
+	closed.close()
+	return &frameReader{src: src, max: max, poison: true, progress: func(int) {}, grow: func(int) error { return nil }, shelves: closed}
 }
 
 // readAll reads every frame; it copies those of Produces before they are

@@ -108,6 +108,7 @@ type Server struct {
 	owed     atomic.Int64 // of replies in memory, by all connections
 	evicting [2]evictor
 	disk     gate
+	shelves  *shelves
 	// Of requests that run, Produce and Fetch apart.
 	light, large gate
 	lastLarge    [kmsg.MaxKey + 1]atomic.Int64 // when a kind of request last had a large reply
@@ -163,6 +164,7 @@ func NewServer(o ServerOptions) *Server {
 		relimited: make(chan struct{}),
 		stopped:   make(chan struct{}),
 		disk:      make(gate, gateWidth),
+		shelves:   newShelves(),
 		light:     make(gate, handlersWidth),
 		large:     make(gate, handlersWidth),
 		listeners: make(map[string]*listener),
@@ -370,7 +372,7 @@ func (s *Server) accept(ln *listener, from net.Listener, nc net.Conn) {
 	c := &connection{server: s, listener: ln, nc: nc}
 	c.changed.L = &c.mu
 	c.Conn = Conn{Listener: ln.name, Local: addrPort(nc.LocalAddr()), Remote: addrPort(nc.RemoteAddr()), Principal: Anonymous}
-	c.in = frameReader{src: nc, max: int(s.options.MaxRequestBytes), poison: s.options.PoisonBuffers, progress: c.received, grow: c.grow}
+	c.in = frameReader{src: nc, max: int(s.options.MaxRequestBytes), poison: s.options.PoisonBuffers, progress: c.received, grow: c.grow, shelves: s.shelves}
 	if r := newSocketReader(nc); r != nil {
 		c.in.src, c.in.first, c.in.waiting = r, r.first, r.waiting
 	}
@@ -525,6 +527,7 @@ func (s *Server) Drain(ctx context.Context) error {
 	for left := true; left; {
 		select {
 		case <-done:
+			s.shelves.close()
 			return nil
 		case <-look.C:
 			s.cutUnread()
@@ -575,6 +578,7 @@ func (s *Server) Close() {
 		c.shut(ErrClosed)
 	}
 	s.running.Wait()
+	s.shelves.close()
 }
 
 // isGone tells whether an error only says that the peer, or this side, has ended
