@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -292,6 +293,42 @@ func TestConnections(t *testing.T) {
 	m.Disconnected(9)
 	if len(m.connections) != 0 {
 		t.Errorf("%v", m.connections)
+	}
+}
+
+// A client that connects anew keeps its state until the connection ends on which it
+// was made, whichever it uses by then, as a running Kafka 4.4.0 answered it (each
+// line was asked there): -c ends connection c, ! changes what is subscribed to, and
+// a connection's name alone asks for the subscriptions, which is refused with 89 as
+// long as the client is known to have asked before.
+func TestConnectingAnew(t *testing.T) {
+	const ok, early = 0, int(89)
+	for steps, want := range map[string][]int{
+		"A A -A B":        {ok, early, ok},
+		"A B -A B":        {ok, early, ok},
+		"A B -B A":        {ok, early, early},
+		"A ! B -A B":      {ok, ok, ok},
+		"A ! B -B A":      {ok, ok, ok},
+		"A ! B -B C -A C": {ok, ok, ok, ok},
+		"A B -A B B -B C": {ok, early, ok, early, ok},
+		"A ! A -A B":      {ok, ok, ok},
+	} {
+		m := New(1000)
+		var got []int
+		for i, step := range strings.Fields(steps) {
+			connection := uint64(step[len(step)-1])
+			switch {
+			case step == "!":
+				m.Configure([]Subscription{{Name: "s", Interval: time.Hour + time.Duration(i)*time.Second}})
+			case step[0] == '-':
+				m.Disconnected(connection)
+			default:
+				got = append(got, int(m.Get(time.UnixMilli(int64(i)), Client{Connection: connection}, ID{0: 1}, ID{}).Code))
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %d, want %d", steps, got, want)
+		}
 	}
 }
 
