@@ -287,7 +287,7 @@ func (c *cleaner) exchange(w *cleanedSegment, group []*segment) error {
 	// Only now that nothing brings them back may the old files go.
 	due := l.now().UnixMilli() + l.cfg.Load().FileDeleteDelayMs
 	for _, p := range renamed {
-		l.remember(p, due)
+		l.remember(p, due, nil) // the segments are retired
 	}
 	return nil
 }

@@ -61,6 +61,11 @@ func (l *Log) abandon() {
 	for _, seg := range l.segs {
 		seg.retire()
 	}
+	l.deletedMu.Lock()
+	defer l.deletedMu.Unlock()
+	for _, d := range l.deleted {
+		d.retire()
+	}
 }
 
 // MarkDeleted closes the log without making anything durable and gives its directory another name, from which Remove

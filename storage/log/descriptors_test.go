@@ -8,6 +8,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"millrace/storage/batch"
 	"millrace/storage/disk"
@@ -309,4 +310,34 @@ func (f slowSyncFile) Sync() error {
 		f.by.before(f.name)
 	}
 	return f.File.Sync()
+}
+
+// TestRemovedSegmentsAreClosed: a file that is open keeps its room on the disk after its name is gone.
+func TestRemovedSegmentsAreClosed(t *testing.T) {
+	for _, closes := range []bool{false, true} {
+		fs := &counted{FS: disktest.New()}
+		l := many(t, fs, NewFiles(9, 9), 1)[0]
+		for range 3 {
+			if err := errors.Join(appendOne(l), l.Roll()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		l.SetHighWatermark(3)
+		if err := l.SetLogStart(3); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.Retain(l.now()); err != nil || len(l.segs) != 1 {
+			t.Fatalf("%d segments: %v", len(l.segs), err)
+		}
+		if closes {
+			if err := l.Close(); err != nil {
+				t.Fatal(err)
+			}
+		} else if err := l.RemoveDeleted(l.now().Add(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		if want := map[bool]int{false: 1, true: 0}[closes]; fs.open != want {
+			t.Errorf("closed %v: %d files are open, not %d", closes, fs.open, want)
+		}
+	}
 }

@@ -134,6 +134,15 @@ func (l *Log) why(c *Config, seg *segment, active bool, size int64, end batch.Of
 type deletedFile struct {
 	path string
 	at   int64 // ms
+	// handle is closed with the file's removal, or what the disk has of it would stay taken as long as it is open; nil:
+	// there is none.
+	handle *handle
+}
+
+func (d deletedFile) retire() {
+	if d.handle != nil {
+		d.handle.retire()
+	}
 }
 
 // dropSegment takes a segment's files out of the log: they are renamed and removed later. Readers that have the segment
@@ -142,7 +151,11 @@ func (l *Log) dropSegment(seg *segment) error {
 	paths, err := l.renameDeleted(seg)
 	due := l.now().UnixMilli() + l.cfg.Load().FileDeleteDelayMs
 	for _, p := range paths {
-		l.remember(p, due)
+		if p == seg.log.path { // the caller's to change
+			l.remember(p, due, seg.log)
+		} else {
+			l.remember(p, due, nil)
+		}
 	}
 	return err
 }
@@ -178,9 +191,9 @@ func (l *Log) renameDeleted(seg *segment) (renamed []string, err error) {
 	return append(renamed, path+suffixDeleted), nil
 }
 
-func (l *Log) remember(path string, at int64) {
+func (l *Log) remember(path string, at int64, h *handle) {
 	l.deletedMu.Lock()
-	l.deleted = append(l.deleted, deletedFile{path: path, at: at})
+	l.deleted = append(l.deleted, deletedFile{path: path, at: at, handle: h})
 	l.deletedMu.Unlock()
 }
 
@@ -191,7 +204,12 @@ func (l *Log) unremember(path string) {
 	for l.removing == path {
 		l.removed.Wait()
 	}
-	l.deleted = slices.DeleteFunc(l.deleted, func(d deletedFile) bool { return d.path == path })
+	l.deleted = slices.DeleteFunc(l.deleted, func(d deletedFile) bool {
+		if d.path == path {
+			d.retire()
+		}
+		return d.path == path
+	})
 }
 
 // RemoveDeleted removes the files of removed segments whose time has come. It may be called concurrently.
@@ -206,11 +224,12 @@ func (l *Log) RemoveDeleted(now time.Time) error {
 		if i < 0 || l.removing != "" { // or somebody is at it already
 			return nil
 		}
-		path := l.deleted[i].path
+		due := l.deleted[i]
 		l.deleted = slices.Delete(l.deleted, i, i+1)
-		l.removing = path
+		l.removing = due.path
 		l.deletedMu.Unlock()
-		err := l.fs.Remove(path)
+		err := l.fs.Remove(due.path)
+		due.retire()
 		l.deletedMu.Lock()
 		l.removing = ""
 		l.removed.Broadcast()
