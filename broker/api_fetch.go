@@ -16,6 +16,7 @@ import (
 	"millrace/broker/session"
 	"millrace/controller/image"
 	"millrace/storage/batch"
+	"millrace/storage/log"
 	"millrace/wire"
 )
 
@@ -58,12 +59,36 @@ func (b *Broker) fetch(c *call) wire.Reply {
 		// Kafka falls over the level once there is something to read with it.
 		return f.refuseEach(kerr.UnknownServerError.Code)
 	}
-	if f.read(); req.MaxWaitMillis > 0 && f.waits() {
+	if f.readPatiently(); req.MaxWaitMillis > 0 && f.waits() {
 		f.release()
 		f.wait()
-		f.read()
+		f.readPatiently()
 	}
 	return f.answer()
+}
+
+// readPatiently reads, and again after a moment where nothing was found for lack
+// of file descriptors.
+func (f *fetching) readPatiently() {
+	f.read()
+	for n := 0; log.AwaitDescriptor(f.lack(), n); n++ {
+		f.release()
+		f.read()
+	}
+}
+
+// lack is a lack of descriptors for which nothing was found, if there is one.
+func (f *fetching) lack() (lack error) {
+	for i := range f.reads {
+		r := &f.reads[i]
+		if r.found.Records.Len() > 0 {
+			return nil
+		}
+		if errors.Is(r.err, log.ErrNoDescriptor) {
+			lack = r.err
+		}
+	}
+	return lack
 }
 
 // futureReplica is what a broker's own replica that moves to another directory

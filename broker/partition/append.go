@@ -1,9 +1,11 @@
 package partition
 
 import (
+	"errors"
 	"fmt"
 
 	"millrace/storage/batch"
+	"millrace/storage/log"
 	"millrace/storage/producer"
 )
 
@@ -40,7 +42,8 @@ type Entry struct {
 }
 
 // Append appends a batch as the leader. b is a batch that batch.Validate accepted, or one the broker built, and h its
-// header; its base offset and leader epoch are set in place. Append does not wait: Await does.
+// header; its base offset and leader epoch are set in place. Append does not wait, Await does, but a moment for a file
+// descriptor where none is left.
 func (p *Partition) Append(b []byte, h batch.Header, o AppendOptions) (Appended, error) {
 	e := [1]Entry{{Batch: b, Header: h, Options: o}}
 	p.AppendTogether(e[:])
@@ -49,6 +52,15 @@ func (p *Partition) Append(b []byte, h batch.Header, o AppendOptions) (Appended,
 
 // AppendTogether is Append of one batch after the other, each judged by itself, with one write to the log.
 func (p *Partition) AppendTogether(entries []Entry) {
+	left := p.appendTogether(entries)
+	for n := 0; len(left) > 0 && log.AwaitDescriptor(left[0].Err, n); n++ {
+		left = p.appendTogether(left)
+	}
+}
+
+// appendTogether leaves the batches from the first one on for which no file could be opened: those behind it may follow
+// from it.
+func (p *Partition) appendTogether(entries []Entry) (left []Entry) {
 	now := p.now()
 	p.mu.Lock()
 	defer p.unlockAndTell()
@@ -57,6 +69,13 @@ func (p *Partition) AppendTogether(entries []Entry) {
 		e := &entries[i]
 		e.Appended, e.Err = p.gather(e, now.UnixMilli())
 		grows = grows || e.Err == nil && !e.Appended.Duplicate
+		if errors.Is(e.Err, log.ErrNoDescriptor) {
+			entries, left = entries[:i], entries[i:]
+			for j := range left {
+				left[j].Err = e.Err
+			}
+			break
+		}
 	}
 	if err := p.Log().WriteGathered(); err != nil {
 		for i := range entries {
@@ -64,7 +83,7 @@ func (p *Partition) AppendTogether(entries []Entry) {
 				e.Appended, e.Err = Appended{}, fmt.Errorf("append to %v: %w", p, err)
 			}
 		}
-		return
+		return left
 	}
 	if grows {
 		p.grown(now)
@@ -75,6 +94,7 @@ func (p *Partition) AppendTogether(entries []Entry) {
 			e.Appended.HighWatermark = hw
 		}
 	}
+	return left
 }
 
 // gather appends a batch, under the lock, but for the write.

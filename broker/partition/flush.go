@@ -82,6 +82,9 @@ func (p *Partition) flushUntilDone() {
 func (p *Partition) flushOnce() (again bool) {
 	l := p.Log()
 	err := l.Flush()
+	for n := 0; log.AwaitDescriptor(err, n); n++ {
+		err = l.Flush()
+	}
 	now := p.now()
 	p.mu.Lock()
 	defer p.unlockAndTell()

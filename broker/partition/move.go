@@ -36,7 +36,12 @@ func (p *Partition) replaced(l *log.Log) bool {
 
 // Records reads whole batches from an offset on, for those who read all there is: at least one, where there is one.
 func (p *Partition) Records(from batch.Offset, maxBytes int) ([]byte, error) {
-	return onLog(p, func(l *log.Log) ([]byte, error) { return batchesFrom(l.View(), from, maxBytes) })
+	read := func(l *log.Log) ([]byte, error) { return batchesFrom(l.View(), from, maxBytes) }
+	b, err := onLog(p, read)
+	for n := 0; log.AwaitDescriptor(err, n); n++ {
+		b, err = onLog(p, read)
+	}
+	return b, err
 }
 
 func batchesFrom(v *log.View, from batch.Offset, maxBytes int) ([]byte, error) {

@@ -22,7 +22,7 @@ const (
 type ReadRequest struct {
 	Offset    batch.Offset
 	MaxBytes  int
-	MinOne    bool // the first batch comes whole, however large
+	MinOne    bool // the first batch comes whole, however large, and a lack of files is an error
 	Isolation Isolation
 	// CurrentLeaderEpoch is the leader epoch the reader knows; AnyEpoch is not checked.
 	CurrentLeaderEpoch batch.LeaderEpoch
@@ -45,7 +45,7 @@ type ReadResult struct {
 	LeaderEpoch batch.LeaderEpoch
 	// Aborted are the aborted transactions among Records; for ReadCommitted only.
 	Aborted []log.AbortedTxn
-	// Cut says that no record came although there is more: the first batch does not fit.
+	// Cut says that no record came although there is more: the first batch does not fit, or no file could be opened for it.
 	Cut bool
 	// Diverging is set where the reader's log differs from this one: it has to be truncated to here. There are no
 	// records then.
@@ -90,6 +90,10 @@ func (p *Partition) read(r *role, v *log.View, q ReadRequest) (ReadResult, error
 	if q.Isolation == ReadCommitted && q.Replica < 0 && s.Len() > 0 {
 		if out.Aborted, err = v.Aborted(q.Offset, upper); err != nil {
 			s.Release()
+			if !q.MinOne && errors.Is(err, log.ErrNoDescriptor) {
+				out.Records, out.Cut = log.Section{}, true
+				return out, nil
+			}
 			return ReadResult{}, fmt.Errorf("find aborted transactions of %v: %w", p, err)
 		}
 	}
@@ -219,7 +223,12 @@ func (p *Partition) ListOffset(q ListRequest) (log.FoundOffset, error) {
 	if !r.leader && !q.AnyReplica {
 		return none, ErrNotLeader
 	}
-	return onLog(p, func(l *log.Log) (log.FoundOffset, error) { return p.listOffset(r, l, q) })
+	list := func(l *log.Log) (log.FoundOffset, error) { return p.listOffset(r, l, q) }
+	found, err := onLog(p, list)
+	for n := 0; log.AwaitDescriptor(err, n); n++ {
+		found, err = onLog(p, list)
+	}
+	return found, err
 }
 
 func (p *Partition) listOffset(r *role, l *log.Log, q ListRequest) (log.FoundOffset, error) {

@@ -341,3 +341,43 @@ func TestRemovedSegmentsAreClosed(t *testing.T) {
 		}
 	}
 }
+
+// TestSectionsAreBounded: sections that are held take no more files than may be open, but for each reader's first.
+func TestSectionsAreBounded(t *testing.T) {
+	const n, bound = 40, 5
+	fs := &counted{FS: disktest.New()}
+	files := NewFiles(bound, bound)
+	logs := many(t, fs, files, n)
+	for _, l := range logs {
+		if err := errors.Join(appendOne(l), l.Roll(), appendOne(l)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, from := range []batch.Offset{0, 1} { // of files that are only read, and of those that are written to
+		var held []Section
+		for i, l := range logs {
+			s, err := l.View().Read(from, 2, 1000, i == n-1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s.Len() == 0 && i < bound {
+				t.Errorf("from %d: only %d sections", from, i)
+			}
+			held = append(held, s)
+		}
+		if held[n-1].Len() == 0 {
+			t.Errorf("from %d: one that is to come whole does not come", from)
+		}
+		if most := 2*bound + 1; fs.open > most {
+			t.Errorf("from %d: %d files are open, %d may be", from, fs.open, most)
+		}
+		for _, s := range held {
+			s.Release()
+		}
+		if s, err := logs[n/2].View().Read(from, 2, 1000, false); err != nil || s.Len() == 0 {
+			t.Errorf("from %d: nothing once they are released: %v", from, err)
+		} else {
+			s.Release()
+		}
+	}
+}

@@ -27,12 +27,15 @@ type Files struct {
 // once more.
 type queue struct {
 	max  int
-	list list.List // of *handle
+	list list.List    // of *handle
+	n    atomic.Int64 // how many
 }
 
 // NewFiles makes a bound of read files that are only read and written files that logs write to.
 func NewFiles(read, written int) *Files {
-	return &Files{read: queue{max: read}, written: queue{max: written}, crowded: make(chan struct{}, 1)}
+	f := &Files{crowded: make(chan struct{}, 1)}
+	f.read.max, f.written.max = read, written
+	return f
 }
 
 // settleAtOnce is how many files Settle waits for at a time.
@@ -106,8 +109,9 @@ func (f *Files) closed(h *handle) {
 }
 
 // relieve closes half of the files that nobody has and to which nothing was written since they were synced; where there
-// are none, a few of the others: the process, or the system, has no descriptor left. No handle's lock may be held.
-func (f *Files) relieve() {
+// are none, a few of the others: the process, or the system, has no descriptor left. It says how many it has closed. No
+// handle's lock may be held.
+func (f *Files) relieve() (closed int) {
 	clean := func(h *handle) bool { return h.idle() && !h.dirty.Load() }
 	f.mu.Lock()
 	victims := f.oldest(&f.read, f.read.list.Len()/2, clean)
@@ -117,7 +121,12 @@ func (f *Files) relieve() {
 		victims = append(victims, f.oldest(&f.read, max(f.read.list.Len()-settleAtOnce, 0), (*handle).idle)...)
 	}
 	f.mu.Unlock()
-	f.closeAll(victims)
+	for _, h := range victims {
+		if f.close(h) {
+			closed++
+		}
+	}
+	return closed
 }
 
 func (f *Files) queueOf(h *handle) *queue {
@@ -131,12 +140,14 @@ func (f *Files) put(h *handle) {
 	if h.in == nil {
 		h.in = f.queueOf(h)
 		h.element = h.in.list.PushBack(h)
+		h.in.n.Add(1)
 	}
 }
 
 func (f *Files) take(h *handle) {
 	if h.in != nil {
 		h.in.list.Remove(h.element)
+		h.in.n.Add(-1)
 		h.in, h.element = nil, nil
 	}
 }
@@ -272,6 +283,26 @@ func (h *handle) open() error {
 	h.f = f
 	h.pins.Store(1)
 	return nil
+}
+
+// affordable says whether somebody more can have the file without one more than the bound being held open.
+func (h *handle) affordable() bool {
+	f, q := h.files, &h.files.read
+	if h.held.Load() {
+		q = &f.written
+	}
+	n := h.pins.Load()
+	if n > 0 || q.n.Load() < int64(q.max) {
+		return true
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for e := q.list.Front(); e != nil; e = e.Next() {
+		if o := e.Value.(*handle); o != h && o.idle() {
+			return true // it makes way
+		}
+	}
+	return h.in == q && q.list.Len() <= q.max
 }
 
 // idle says whether nobody has the file.

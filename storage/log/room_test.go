@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"millrace/storage/batch"
@@ -459,6 +460,88 @@ func TestIndexesThatCannotBeMade(t *testing.T) {
 			if h, err := batch.ParseHeader(b); err != nil || h.BaseOffset != o {
 				t.Fatalf("after %d files: %d is read at %d: %v", after, h.BaseOffset, o, err)
 			}
+		}
+	}
+}
+
+// TestNobodyWaitsInALog: where no descriptor is left a log refuses at once, because its owner's lock is held meanwhile.
+func TestNobodyWaitsInALog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun := time.Now()
+		for name, do := range map[string]func(*Log) error{
+			"append": appendOne, "roll": (*Log).Roll, "truncate": func(l *Log) error { return l.Truncate(1) }, "truncate fully": func(l *Log) error { return l.TruncateFully(9) },
+			"flush": (*Log).Flush, "read": func(l *Log) error { _, err := l.View().Read(0, 2, 1, true); return err },
+		} {
+			fs := disktest.New()
+			l := many(t, fs, NewFiles(9, 9), 1)[0]
+			for range 2 {
+				if err := appendOne(l); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if h := l.last().log; !l.files.close(h) {
+				t.Fatal("the file is in use")
+			}
+			scarce(fs, 0, 0)
+			if err := do(l); !errors.Is(err, ErrNoDescriptor) || l.Offline() != nil || l.End() != 2 {
+				t.Errorf("%s: %v; the log ends at %d", name, err, l.End())
+			}
+			fs.Refuse(nil)
+			if err := do(l); err != nil {
+				t.Errorf("%s, with descriptors: %v", name, err)
+			}
+		}
+		if d := time.Since(begun); d != 0 {
+			t.Errorf("they waited for %v", d)
+		}
+	})
+}
+
+// TestTruncationHasSpareFiles: a truncation that has begun needs no descriptor that others may take.
+func TestTruncationHasSpareFiles(t *testing.T) {
+	impatient(t)
+	for _, fully := range []bool{false, true} {
+		fs := &counted{FS: disktest.New()}
+		l := many(t, fs, NewFiles(9, 9), 1)[0]
+		for range 20 {
+			if err := appendOne(l); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s, err := l.View().Read(0, 20, 1000, true) // so that the head is copied
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.lower = func(batch.Offset) error { // asked right before the log is cut
+			fs.mu.Lock()
+			defer fs.mu.Unlock()
+			fs.limit = fs.open + 2 // the indexes, which are open for a moment
+			return nil
+		}
+		if err := l.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		if fully {
+			err = l.TruncateFully(30)
+		} else {
+			err = l.Truncate(10)
+		}
+		if err != nil || l.Offline() != nil {
+			t.Errorf("fully %v: %v", fully, err)
+		}
+		fs.limit = 0
+		s.Release()
+		if n := l.End(); err == nil && n != 10 && n != 30 {
+			t.Errorf("the log ends at %d", n)
+		}
+		if err := appendOne(l); err != nil {
+			t.Error(err)
+		}
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		if fs.open != 0 {
+			t.Errorf("%d files are open", fs.open)
 		}
 	}
 }

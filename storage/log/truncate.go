@@ -32,14 +32,18 @@ func (l *Log) Truncate(to batch.Offset) error {
 	return l.cutAt(func() error { return l.truncate(to) })
 }
 
-// cutAt cuts the log by a function. What cannot be opened for it before anything was cut leaves the log as it is; after
-// that it is insisted on.
+// cutAt cuts the log by a function. What cannot be opened for it before anything was cut leaves the log as it is. After
+// that it cannot be refused: descriptors are put by for it first.
 func (l *Log) cutAt(cut func() error) error {
+	if len(l.segs) > 0 {
+		if err := l.fs.spare(l.segs[0].log.path); err != nil {
+			return l.fail("truncation", err)
+		}
+	}
+	defer l.fs.settled()
 	l.cutting.Store(true)
-	l.fs.insist.Store(true)
 	before := l.cuts
 	err := cut()
-	l.fs.insist.Store(false)
 	l.cutting.Store(false)
 	switch {
 	case err == nil:
@@ -82,6 +86,7 @@ func (l *Log) truncate(to batch.Offset) error {
 		return err
 	}
 	l.cuts++
+	l.fs.commit()
 	held.recent.Store(nil)
 	behind := l.segs[i+1:]
 
@@ -310,6 +315,7 @@ func (l *Log) truncateFully(start batch.Offset) error {
 		return err
 	}
 	l.cuts++
+	l.fs.commit()
 	l.touched = true
 	l.segs, l.active = nil, active{}
 	l.start, l.end, l.hw, l.hwAt = start, start, start, place{pos: -1}

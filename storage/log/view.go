@@ -127,8 +127,15 @@ func isCorrupt(err error) bool {
 // not fit (KIP-74), or with minOne comes whole however large it is. The section ends with its segment at the latest, so
 // it may be shorter than asked although more follows; it is empty where nothing lies between from and upper. Its bytes
 // may begin below from: batches are not split at their start.
+//
+// Without minOne it is also empty where sections that are being sent have all the files that may be open, or no descriptor
+// is left: one reply alone could take them all.
 func (v *View) Read(from, upper batch.Offset, maxBytes int, minOne bool) (Section, error) {
-	return again(v, func(v *View) (Section, error) { return v.read(from, upper, maxBytes, minOne) })
+	s, err := again(v, func(v *View) (Section, error) { return v.read(from, upper, maxBytes, minOne) })
+	if !minOne && errors.Is(err, ErrNoDescriptor) {
+		return Section{}, nil
+	}
+	return s, err
 }
 
 func (v *View) read(from, upper batch.Offset, maxBytes int, minOne bool) (Section, error) {
@@ -172,6 +179,9 @@ func (v *View) read(from, upper batch.Offset, maxBytes int, minOne bool) (Sectio
 		}
 		n = min(n, limit-at.pos)
 		if n <= 0 {
+			return Section{}, nil
+		}
+		if !minOne && !seg.log.affordable() {
 			return Section{}, nil
 		}
 		f, err := seg.log.acquire()

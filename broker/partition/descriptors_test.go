@@ -1,0 +1,103 @@
+package partition
+
+import (
+	"errors"
+	"os"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"millrace/storage/disktest"
+	"millrace/storage/log"
+)
+
+// TestWaitingForADescriptorHoldsNoLock: an append for which no file can be opened waits a moment for one, and the
+// partition goes on meanwhile.
+func TestWaitingForADescriptorHoldsNoLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fs := disktest.New()
+		p := flushing(t, fs)
+		defer func() { p.Close() }()
+		refuse := func() {
+			fs.Refuse(func(op, name string) error {
+				if op == "open" || op == "create" || op == "syncdir" {
+					return &os.PathError{Op: op, Path: name, Err: syscall.EMFILE}
+				}
+				return nil
+			})
+		}
+		for _, back := range []bool{true, false} {
+			refuse()
+			b, h := records(1)
+			done := make(chan error, 1)
+			go func() {
+				_, err := p.Append(b, h, AppendOptions{LeaderEpoch: AnyEpoch})
+				done <- err
+			}()
+			time.Sleep(10 * time.Millisecond)
+			synctest.Wait()
+			if !p.mu.TryLock() {
+				t.Fatal("the lock is held while the append waits")
+			}
+			p.mu.Unlock()
+			select {
+			case err := <-done:
+				t.Fatalf("it does not wait: %v", err)
+			default:
+			}
+			if back {
+				fs.Refuse(nil)
+			}
+			if err := <-done; back && err != nil || !back && !errors.Is(err, log.ErrNoDescriptor) {
+				t.Errorf("with descriptors %v: %v", back, err)
+			}
+			fs.Refuse(nil)
+			p.Close()
+			fs = disktest.New()
+			p = flushing(t, fs)
+		}
+	})
+}
+
+// TestBatchesBehindOneWithoutADescriptor: what is appended together with a batch for which no file can be opened stays
+// behind it.
+func TestBatchesBehindOneWithoutADescriptor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fs := disktest.New()
+		p := flushing(t, fs)
+		defer p.Close()
+		one, _ := records(1)
+		c := defaults()
+		c.SegmentBytes = int32(2 * len(one))
+		p.SetConfig(c)
+		entries := make([]Entry, 4)
+		for i := range entries {
+			entries[i].Batch, entries[i].Header = records(1)
+			entries[i].Options.LeaderEpoch = AnyEpoch
+		}
+		fs.Refuse(func(op, name string) error {
+			if op == "create" && name == "/data/t-0/00000000000000000002.log" {
+				return &os.PathError{Op: op, Path: name, Err: syscall.EMFILE}
+			}
+			return nil
+		})
+		done := make(chan struct{})
+		go func() {
+			p.AppendTogether(entries)
+			close(done)
+		}()
+		time.Sleep(10 * time.Millisecond)
+		synctest.Wait()
+		if end := p.Log().View().LogEnd(); end != 2 {
+			t.Errorf("the log ends at %d, while its next segment waits for a descriptor", end)
+		}
+		fs.Refuse(nil)
+		<-done
+		for i, e := range entries {
+			if e.Err != nil || int(e.Appended.Base) != i {
+				t.Errorf("batch %d is at %d: %v", i, e.Appended.Base, e.Err)
+			}
+		}
+	})
+}
