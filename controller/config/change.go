@@ -118,47 +118,92 @@ func CheckTopic(st *Static, defaultDyn, brokerDyn, topic Lookup, own []string) e
 	return nil
 }
 
+// listenerOf splits listener.name.<listener>.<key>; false if a config is of no
+// listener.
+func listenerOf(name string) (listener, key string, ok bool) {
+	rest, ok := strings.CutPrefix(name, "listener.name.")
+	if !ok {
+		return "", name, false
+	}
+	listener, key, ok = strings.Cut(rest, ".")
+	if !ok {
+		return "", name, false
+	}
+	return listener, key, true
+}
+
+// ofAllListeners are the configs that the cluster's defaults may give a listener.
+var ofAllListeners = []string{"max.connections", "max.connection.creation.rate", "num.network.threads"}
+
 // CheckBroker judges a change of a running broker's config. A nil value deletes
 // it; clusterDefault says that the change is to the default of all brokers. A
-// config that the catalogue does not know is accepted, as in Kafka.
-func CheckBroker(name string, value *string, clusterDefault bool) error {
-	base, prefixed := name, false
-	if rest, ok := strings.CutPrefix(name, "listener.name."); ok {
-		if _, key, ok := strings.Cut(rest, "."); ok {
-			base, prefixed = key, true
-		}
-	}
+// config that the catalogue does not know is accepted, as in Kafka, and so is one of a
+// listener that is not there, or that no listener has of its own, if its type is right.
+func (s *Static) CheckBroker(name string, value *string, clusterDefault bool) error {
+	listener, base, prefixed := listenerOf(name)
 	if value == nil {
 		return nil // Kafka judges what would be set then
 	}
 	k, ok := Find(BrokerScope, base)
-	if ok && k.Update == ReadOnly {
+	if ok && k.Update == ReadOnly && !prefixed {
 		return &Error{Message: fmt.Sprintf("Cannot update these configs dynamically: [%s]", name), Request: true}
 	}
 	if err := RefusedProtection(name, *value); err != nil {
 		return &Error{Message: err.Error(), Request: true}
 	}
-	switch {
-	case !ok:
-		return nil
-	case clusterDefault && (k.Update == PerBroker || prefixed):
+	if clusterDefault && (prefixed && !slices.Contains(ofAllListeners, base) || !prefixed && ok && k.Update == PerBroker) {
 		return &Error{Message: fmt.Sprintf("Cannot update these configs at default cluster level, broker id must be specified: [%s]", name), Request: true}
 	}
-	if err := k.Check(*value); err != nil {
+	if !ok {
+		return nil
+	}
+	check, here := s.checkOne, true
+	if prefixed {
+		check, here = s.checkOfListener, s.listens(listener)
+	}
+	if err := check(k, *value, here); err != nil {
 		return &Error{Message: err.Error(), Request: true}
 	}
-	if err := checkHeirs(base, *value); err != nil {
-		return &Error{Message: err.Error(), Request: true}
-	}
-	if base == "max.connections" || base == "max.connection.creation.rate" {
-		if v, _ := k.parse(*value); v.num <= 0 {
-			return &Error{Message: fmt.Sprintf("Invalid %s %d", base, v.num), Request: true}
-		}
-	}
-	if base == "metric.reporters" && k.Canonical(*value) != k.Default && strings.TrimFunc(*value, javaBlank) != "" {
-		return &Error{Message: fmt.Sprintf("Invalid value %s for configuration %s: Class could not be found.", *value, name), Request: true}
+	if v, _ := k.parse(*value); here && v.num <= 0 && (base == "max.connections" || base == "max.connection.creation.rate") {
+		return &Error{Message: fmt.Sprintf("Invalid %s %d", base, v.num), Request: true}
 	}
 	return nil
+}
+
+// checkOne judges a value that the broker is to have.
+func (s *Static) checkOne(k *Key, value string, _ bool) error {
+	if err := k.Check(value); err != nil {
+		return err
+	}
+	if err := checkHeirs(k.Name, value); err != nil {
+		return err
+	}
+	if k.Name == "metric.reporters" && k.Canonical(value) != k.Default && strings.TrimFunc(value, javaBlank) != "" {
+		return fmt.Errorf("Invalid value %s for configuration %s: Class could not be found.", value, k.Name)
+	}
+	return nil
+}
+
+// checkOfListener judges one that a listener is to have, which the broker's own
+// requirements say nothing of. What cannot change on a running broker is looked at
+// only for a listener that is there.
+func (s *Static) checkOfListener(k *Key, value string, here bool) error {
+	if k.Update == ReadOnly && !here {
+		return nil
+	}
+	v, err := k.parse(value)
+	if err == nil {
+		err = k.follow(v)
+	}
+	if err == nil && k.Name == "principal.builder.class" {
+		err = k.require(v) // no other class is there
+	}
+	return err
+}
+
+// listens says that the broker has a listener that configs call so: in lower case.
+func (s *Static) listens(name string) bool {
+	return slices.ContainsFunc(s.Listeners(), func(l Listener) bool { return strings.ToLower(l.Name) == name })
 }
 
 // groupLimits are the broker configs that bound a group config.

@@ -25,7 +25,7 @@ func TestInheritedValuesHold(t *testing.T) {
 					}
 				}
 				plain, _, _ := ParseStatic(nil)
-				if CheckBroker(name, &v, true) == nil {
+				if plain.CheckBroker(name, &v, true) == nil {
 					tried++
 					dynamic := func(asked string) (string, bool) { return v, asked == name }
 					if _, err := Topic(plain, dynamic, nil, nil); err != nil {
@@ -47,7 +47,8 @@ func TestInheritedValueIsRefusedInTheTopicsWords(t *testing.T) {
 		t.Errorf("at a start: %v", err)
 	}
 	v := "-1"
-	err = CheckBroker("log.flush.interval.ms", &v, true)
+	plain, _, _ := ParseStatic(nil)
+	err = plain.CheckBroker("log.flush.interval.ms", &v, true)
 	if e, ok := err.(*Error); !ok || !e.Request || !strings.Contains(e.Message, want) {
 		t.Errorf("on a running broker: %v", err)
 	}

@@ -231,6 +231,10 @@ func TestCheckTopic(t *testing.T) {
 }
 
 func TestCheckBroker(t *testing.T) {
+	plain, _, err := ParseStatic(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	text := func(s string) *string { return &s }
 	for _, c := range []struct {
 		name    string
@@ -248,7 +252,25 @@ func TestCheckBroker(t *testing.T) {
 		{"listeners", text("PLAINTEXT://:1"), false, ""},
 		{"my.own", text("x"), false, ""},
 		{"leader.replication.throttled.rate", text("-1"), false, "Value must be at least 0"},
-		{"listener.name.plaintext.max.connections", text("5"), true, "at default cluster level"},
+		// KafkaConfig's own requirements are not a listener's, and of one that is not there types are looked at.
+		{"listener.name.plaintext.max.connections", text("5"), true, ""},
+		{"listener.name.plaintext.max.connections", text("0"), true, "Invalid max.connections 0"},
+		{"listener.name.none.max.connections", text("0"), false, ""},
+		{"listener.name.PLAINTEXT.max.connections", text("0"), true, ""},
+		{"listener.name.none.max.connections", text("x"), true, "Not a number"},
+		{"listener.name.none.num.network.threads", text("2147483647"), true, ""},
+		{"listener.name.none.num.network.threads", text("0"), true, "at least 1"},
+		{"listener.name.none.no.such", text("5"), true, "at default cluster level"},
+		{"listener.name.none.no.such", text("5"), false, ""},
+		{"listener.name.a.b.max.connections", text("5"), true, "at default cluster level"},
+		{"listener.name.a.b.max.connections", text("x"), false, ""},
+		{"listener.name.none.message.max.bytes", text("5"), true, "at default cluster level"},
+		{"listener.name.none.message.max.bytes", text("x"), false, "Not a number"},
+		{"listener.name.none.log.retention.ms", text("0"), false, ""},
+		{"listener.name.plaintext.num.partitions", text("5"), false, ""},
+		{"listener.name.plaintext.num.partitions", text("0"), false, "at least 1"},
+		{"listener.name.none.num.partitions", text("0"), false, ""},
+		{"listener.name.none.principal.builder.class", text("x"), false, "could not be found"},
 		{"listener.name.plaintext.ssl.keystore.location", text("/k"), false, "asks for TLS"},
 		// What only tunes protection asks for none.
 		{"sasl.kerberos.min.time.before.relogin", text("58000"), false, ""},
@@ -270,7 +292,7 @@ func TestCheckBroker(t *testing.T) {
 		{"log.cleaner.dedupe.buffer.size", text("1048576"), true, "at least 1MB per cleaner thread"},
 		{"log.cleaner.dedupe.buffer.size", text("1048577"), true, ""},
 	} {
-		err := CheckBroker(c.name, c.value, c.cluster)
+		err := plain.CheckBroker(c.name, c.value, c.cluster)
 		if c.want == "" {
 			if err != nil {
 				t.Errorf("%s: %v", c.name, err)

@@ -2,6 +2,7 @@ package state
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -128,7 +129,11 @@ func (d *Decider) checkThreads(r resource, list []image.Config) *failure {
 	if threads := d.number("log.cleaner.threads", after...); threads > 0 && d.number("log.cleaner.dedupe.buffer.size", after...)/threads <= leastDedupe {
 		return fail(kerr.InvalidRequest, "requirement failed: log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.")
 	}
-	for _, key := range threadPools {
+	pools := slices.Clone(threadPools)
+	for _, l := range d.static.Listeners() {
+		pools = append(pools, "listener.name."+strings.ToLower(l.Name)+".num.network.threads")
+	}
+	for _, key := range pools {
 		was, wanted := d.number(key, before...), d.number(key, after...)
 		prefix := fmt.Sprintf("Dynamic thread count update validation failed for %s=%d: ", key, wanted)
 		switch {
@@ -146,13 +151,18 @@ func (d *Decider) checkThreads(r resource, list []image.Config) *failure {
 
 // number is the value of an int or long config with these dynamic configs over the
 // static.
+// One of a listener is the broker's where the listener has none.
 func (d *Decider) number(key string, levels ...config.Lookup) int64 {
-	for _, level := range levels {
+	for _, level := range append(slices.Clip(levels), d.static.Set) {
 		if v, set := level(key); set {
 			if n, err := strconv.ParseInt(strings.TrimSpace(v), 10, 64); err == nil {
 				return n
 			}
 		}
+	}
+	if rest, ok := strings.CutPrefix(key, "listener.name."); ok {
+		_, base, _ := strings.Cut(rest, ".")
+		return d.number(base, levels...)
 	}
 	return d.static.Long(key)
 }

@@ -355,7 +355,7 @@ func (d *Decider) checkBroker(r resource, after []image.Config) *failure {
 		}
 	}
 	for i, c := range r.changes {
-		if err := config.CheckBroker(c.key, values[i], r.name == ""); err != nil {
+		if err := d.static.CheckBroker(c.key, values[i], r.name == ""); err != nil {
 			return refused(err)
 		}
 	}
