@@ -78,7 +78,7 @@ func directSetsockopt(fd, level, name int, on bool) error {
 	return nil
 }
 
-// readAhead is less than systems read ahead.
+// readAhead is less than systems read ahead at once.
 const readAhead = 64 << 10
 
 // noCachestat: the system does not tell what is in its page cache (Linux does
@@ -86,10 +86,18 @@ const readAhead = 64 << 10
 var noCachestat atomic.Bool
 
 // inMemory says whether a part of a file lies in the page cache, and has come
-// there: pages that are read ahead are counted when they are asked for. Those lie
-// before somebody who reads, so that both ends are looked at, of a part that is
-// shorter than what is read ahead only the last. It may be written out of there the
-// next moment, but what was just used hardly is.
+// there: pages that are read ahead are counted when they are asked for, and one that
+// is still on its way has whoever sends it wait. So it is looked whether a byte in
+// each stretch of readAhead can be read at once, the last and the first among them.
+//
+// What is left is a hole that must stay small, because a direct call that waits
+// holds its processor: Go can stop the world for a collection only when the disk has
+// answered, and every connection stands still until then. Pages on their way come
+// from somebody who reads the disk; while this server does, or did a moment ago, it
+// sends nothing directly (diskGate.stirred). Left are a few pages that somebody else
+// reads at that moment, pages that were just used and are dropped between two calls,
+// and one that an earlier read has marked to have more read ahead when it is used,
+// while the disk's queue is full: each is the wait of one read, not of many.
 func inMemory(fd int, off int64, n int) bool {
 	if n <= 0 || noCachestat.Load() {
 		return false
@@ -99,11 +107,22 @@ func inMemory(fd int, off int64, n int) bool {
 	_, _, errno := syscall.RawSyscall6(unix.SYS_CACHESTAT, uintptr(fd), uintptr(unsafe.Pointer(&r)), uintptr(unsafe.Pointer(&st)), 0, 0, 0)
 	switch errno {
 	case 0:
-		return st.Cache >= pages(off, n) && hasCome(fd, off+int64(n)-1) && (n <= readAhead || hasCome(fd, off))
+		return st.Cache >= pages(off, n) && probe(off, n, func(at int64) bool { return hasCome(fd, at) })
 	case unix.ENOSYS, unix.EPERM:
 		noCachestat.Store(true)
 	}
 	return false
+}
+
+// probe asks for a byte in each stretch of readAhead of a part of a file, from its
+// end on; what is read ahead lies before somebody who reads, and so at the end.
+func probe(off int64, n int, come func(at int64) bool) bool {
+	for at := off + int64(n) - 1; at > off; at -= readAhead {
+		if !come(at) {
+			return false
+		}
+	}
+	return n <= readAhead || come(off)
 }
 
 // hasCome says whether a byte of a file can be read without waiting for the disk.

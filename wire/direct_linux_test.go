@@ -87,16 +87,16 @@ func TestOnlyCachedSectionsAreSentDirectly(t *testing.T) {
 	slow, direct := 0, 0
 	realSlow, realDirect := sysSendfile, sysSendCached
 	defer func() { sysSendfile, sysSendCached = realSlow, realDirect }()
-	o := output{nc: nc, progress: func() {}, counters: &counters{}, disk: make(gate, 1)}
+	o := output{nc: nc, progress: func() {}, counters: &counters{}, disk: newDiskGate(1)}
 	sysSendfile = func(out, in int, off *int64, n int) (int, error) {
-		if slow++; len(o.disk) != 1 {
+		if slow++; len(o.disk.gate) != 1 {
 			t.Error("the disk is read outside the gate")
 		}
 		return realSlow(out, in, off, n)
 	}
 	sysSendCached = func(out, in int, off *int64, n int) (int, error) {
-		if direct++; len(o.disk) != 0 || n > directSection {
-			t.Errorf("%d bytes at once, %d at the gate", n, len(o.disk))
+		if direct++; len(o.disk.gate) != 0 || n > directSection {
+			t.Errorf("%d bytes at once, %d at the gate", n, len(o.disk.gate))
 		}
 		return realDirect(out, in, off, n)
 	}

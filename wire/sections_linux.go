@@ -32,7 +32,7 @@ type socketWriter struct {
 	raw      syscall.RawConn
 	step     func(fd uintptr) bool
 	progress func()
-	disk     gate
+	disk     *diskGate
 
 	// cork is whether more of the reply follows: what is sent meanwhile does not go
 	// out, each part with a wake-up of the peer, before there is a whole segment.
@@ -175,12 +175,12 @@ func (w *socketWriter) sendAll(fd uintptr) bool {
 // sendfile sends what comes next of the file. A thread that waits for the disk
 // is one that others have to do without: it takes a place at the gate.
 func (w *socketWriter) sendfile(fd int) (int, error) {
-	if n := min(w.left, directSection); inMemory(w.in, w.off, n) {
+	if n := min(w.left, directSection); !w.disk.stirred() && inMemory(w.in, w.off, n) {
 		return sysSendCached(fd, w.in, &w.off, n)
 	}
-	w.disk.enter()
-	defer w.disk.leave()
-	return sysSendfile(fd, w.in, &w.off, min(w.left, sendfileStep))
+	return w.disk.send(func() (int, error) {
+		return sysSendfile(fd, w.in, &w.off, min(w.left, sendfileStep))
+	})
 }
 
 // gather fills the vector with pieces, and says whether more is to follow them.

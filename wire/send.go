@@ -181,7 +181,9 @@ func (s *sender) copySection(out *output, sec Section, from int) error {
 		}
 		want := min(sec.Len()-off, len(s.buf.b)-s.end)
 		out.disk.enter()
+		begun := out.disk.clock()
 		n, err := sec.ReadAt(s.buf.b[s.end:s.end+want], int64(off))
+		out.disk.hasRead(begun)
 		out.disk.leave()
 		if n < want {
 			if err == nil || errors.Is(err, io.EOF) {
@@ -223,7 +225,7 @@ type output struct {
 	nc       net.Conn
 	progress func() // called whenever bytes were taken
 	counters *counters
-	disk     gate
+	disk     *diskGate
 	socket   *socketWriter // made when the first reply is sent
 }
 
@@ -259,16 +261,12 @@ func (o *output) write(s *sender) error {
 // errNoSendfile: the file or the socket cannot do it; the bytes are copied.
 var errNoSendfile = errors.New("sendfile is not supported here")
 
-// A gate limits how many calls that may block on a cold disk run at once: each
-// that does takes a thread, and there may be many thousand connections.
+// A gate limits how many do something at once.
 type gate chan struct{}
 
-const (
-	gateWidth = 128
-	// handlersWidth is how many requests of a kind run at once; Kafka's
-	// num.io.threads is 8.
-	handlersWidth = 16
-)
+// handlersWidth is how many requests of a kind run at once; Kafka's num.io.threads
+// is 8.
+const handlersWidth = 16
 
 func (g gate) enter() { g <- struct{}{} }
 func (g gate) leave() { <-g }

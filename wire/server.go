@@ -107,7 +107,7 @@ type Server struct {
 	lines    logLimit
 	owed     atomic.Int64 // of replies in memory, by all connections
 	evicting [2]evictor
-	disk     gate
+	disk     *diskGate
 	shelves  *shelves
 	// Of requests that run, Produce and Fetch apart.
 	light, large gate
@@ -163,7 +163,7 @@ func NewServer(o ServerOptions) *Server {
 		limits:    o.Limits,
 		relimited: make(chan struct{}),
 		stopped:   make(chan struct{}),
-		disk:      make(gate, gateWidth),
+		disk:      newDiskGate(gateWidth),
 		shelves:   newShelves(),
 		light:     make(gate, handlersWidth),
 		large:     make(gate, handlersWidth),

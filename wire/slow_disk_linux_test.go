@@ -75,3 +75,70 @@ func TestClosingDoesNotWaitForTheDisk(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// While one send waits for the disk nothing is sent directly, however much of it is
+// in memory: what is read ahead for the one may be part of another, and a direct call
+// that waited would hold up everybody.
+func TestNothingIsSentDirectlyWhileTheDiskIsRead(t *testing.T) {
+	f, _ := written(t, 2*directSection)
+	if !inMemory(int(f.Fd()), 0, directSection) {
+		t.Skip("the system does not tell what its page cache holds")
+	}
+	direct := 0
+	real := sysSendCached
+	sysSendCached = func(out, in int, off *int64, n int) (int, error) {
+		direct++
+		return real(out, in, off, n)
+	}
+	defer func() { sysSendCached = real }()
+	client, nc := ends(t)
+	go io.Copy(io.Discard, client)
+	o := output{nc: nc, progress: func() {}, counters: &counters{}, disk: newDiskGate(2)}
+	send := func() int {
+		t.Helper()
+		direct = 0
+		if _, err := o.send(&sender{}, f, 0, directSection); err != nil {
+			t.Fatal(err)
+		}
+		return direct
+	}
+	if send() == 0 {
+		t.Error("what is in memory is not sent directly")
+	}
+	o.disk.send(func() (int, error) {
+		if n := send(); n > 0 {
+			t.Errorf("%d parts were sent directly", n)
+		}
+		return 0, nil
+	})
+	o.disk.last.Store(o.disk.clock() - int64(stirTime))
+	if send() == 0 {
+		t.Error("nothing is sent directly any more")
+	}
+}
+
+// No stretch as long as what systems read ahead lies between two probes.
+func TestProbes(t *testing.T) {
+	for _, n := range []int{1, 2, readAhead - 1, readAhead, readAhead + 1, 3*readAhead - 5, directSection} {
+		const off = 12345
+		last, probes := int64(off+n), 0
+		if !probe(off, n, func(at int64) bool {
+			if probes++; at < off || at >= off+int64(n) || last-at > readAhead {
+				t.Errorf("of %d bytes: %d, after %d", n, at-off, last-off)
+			}
+			last = at
+			return true
+		}) {
+			t.Errorf("%d bytes are not there", n)
+		}
+		if n > readAhead && last != off || probes > n/readAhead+2 {
+			t.Errorf("of %d bytes: %d probes, the last at %d", n, probes, last-off)
+		}
+		for miss := 1; miss <= probes; miss++ {
+			k := 0
+			if probe(off, n, func(int64) bool { k++; return k != miss }) || k != miss {
+				t.Errorf("of %d bytes: probe %d is not heeded", n, miss)
+			}
+		}
+	}
+}

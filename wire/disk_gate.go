@@ -1,0 +1,58 @@
+package wire
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// A diskGate is the gate of calls that may block on a cold disk: each that does
+// takes a thread, and there may be many thousand connections. It knows whether the
+// disk was read lately.
+type diskGate struct {
+	gate
+	start   time.Time
+	sending atomic.Int32 // parts of files that are not known to be in memory
+	last    atomic.Int64 // when the disk was last seen to be read, of clock
+}
+
+const (
+	gateWidth = 128
+	// diskRead is what a read takes that waited for the disk.
+	diskRead = time.Millisecond
+	// stirTime is how long what was read ahead with a part of a file may still be on
+	// its way.
+	stirTime = time.Second
+)
+
+func newDiskGate(width int) *diskGate {
+	g := &diskGate{gate: make(gate, width), start: time.Now()}
+	g.last.Store(int64(-stirTime))
+	return g
+}
+
+func (g *diskGate) clock() int64 { return int64(time.Since(g.start)) }
+
+// hasRead notes that something was read, from begun until now.
+func (g *diskGate) hasRead(begun int64) {
+	if now := g.clock(); now-begun >= int64(diskRead) {
+		g.last.Store(now)
+	}
+}
+
+// send runs a call that may have to read the disk.
+func (g *diskGate) send(call func() (int, error)) (int, error) {
+	g.enter()
+	g.sending.Add(1)
+	defer func() {
+		g.last.Store(g.clock())
+		g.sending.Add(-1)
+		g.leave()
+	}()
+	return call()
+}
+
+// stirred says whether the disk is being read, or was a moment ago. Pages may then
+// be on their way to memory, also such as nobody has asked for yet.
+func (g *diskGate) stirred() bool {
+	return g.sending.Load() > 0 || g.clock()-g.last.Load() < int64(stirTime)
+}
