@@ -139,5 +139,3 @@ func pages(off int64, n int) uint64 {
 	size := int64(pageSize)
 	return uint64((off+int64(n)-1)/size - off/size + 1)
 }
-
-var pageSize = unix.Getpagesize()

@@ -2,6 +2,8 @@ package wire
 
 import "golang.org/x/sys/unix"
 
+var pageSize = unix.Getpagesize()
+
 // mapBytes takes n bytes from the system, zeroed and outside of Go's heap; nil if
 // it has none. They take memory as they are written to, a page at a time.
 func mapBytes(n int) []byte {
