@@ -29,7 +29,9 @@ import (
 // Partitions are read in the order of the request; once records were found,
 // what later ones give counts against the response's limit. A fetch that found
 // too little lets go of it, registers one waiter on all its partitions, looks
-// again, waits in the goroutine that read the request, and reads once more.
+// again, waits in the goroutine that read the request, and reads once more. Where
+// the log goes on behind the segment that was read from, nobody waits for more, as
+// an answer has of one segment only.
 //
 // Versions below 4 are given message sets (old_sets.go). Below 3 a first batch
 // that is larger than the limits is left out.
@@ -46,6 +48,8 @@ type fetchRead struct {
 	absent bool
 	found  partition.ReadResult
 	err    error
+	// segment is the one that was read from before the wait.
+	segment batch.Offset
 }
 
 func (b *Broker) fetch(c *call) wire.Reply {
@@ -285,7 +289,7 @@ func (f *fetching) available() (found int64, settled bool) {
 		if r.absent {
 			continue
 		}
-		n, err := r.part.Available(f.request(r, int64(r.asked.MaxBytes), false))
+		n, err := r.part.Available(f.request(r, int64(r.asked.MaxBytes), false), r.segment)
 		if err != nil {
 			return found, true
 		}
@@ -515,6 +519,7 @@ func (f *fetching) add(resp *wire.FetchResponse, results []session.Result, i int
 func (f *fetching) release() {
 	for i := range f.reads {
 		f.reads[i].found.Records.Release()
+		f.reads[i].segment = f.reads[i].found.Segment
 		f.reads[i].found, f.reads[i].err = partition.ReadResult{}, nil
 	}
 }

@@ -148,6 +148,53 @@ func TestFetchWaits(t *testing.T) {
 	})
 }
 
+// TestFetchWaitsForItsSegmentOnly: where the log has gone on to another segment, nobody
+// waits for more, however little there is in the reader's own.
+func TestFetchWaitsForItsSegmentOnly(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, n *Node) {
+		c := n.Client()
+		ids := map[string][16]byte{"one": makeTopic(t, n, c, "one", 1), "many": makeTopic(t, n, c, "many", 1, "internal.segment.bytes", "100")}
+		write := func(topic string) {
+			if err := produceSequence(n, n.Client(), topic, -1, -1); err != nil {
+				t.Error(err)
+			}
+		}
+		for _, topic := range []string{"one", "many"} {
+			write(topic)
+			write(topic)
+		}
+		const long = 5 * time.Second
+		for _, f := range []struct {
+			part      string
+			isolation int8
+			want      time.Duration // after which it is answered
+			bytes     bool
+		}{
+			{"many/0@0", 0, 0, true},
+			{"many/0@0", 1, 0, true},
+			{"one/0@0", 0, long, true},
+			{"many/0@1", 0, time.Second, true}, // a third is written after a second
+			{"many/0@3", 0, time.Second, true},
+			{"one/0@2", 0, long, true},
+		} {
+			go func() {
+				time.Sleep(time.Second)
+				if f.want != 0 {
+					write(f.part[:strings.IndexByte(f.part, '/')])
+				}
+			}()
+			req := reading(ids, 1<<20, 1<<20, f.part)
+			req.MinBytes, req.MaxWaitMillis, req.IsolationLevel = 10000, int32(long.Milliseconds()), f.isolation
+			start := time.Now()
+			resp := ask[*kmsg.FetchResponse](t, n, c, req)
+			if took := time.Since(start); took != f.want || f.bytes != (len(resp.Topics[0].Partitions[0].RecordBatches) > 0) {
+				t.Errorf("%s at isolation %d: after %v, %s", f.part, f.isolation, took, told(ids, resp))
+			}
+			time.Sleep(time.Second)
+		}
+	})
+}
+
 // TestFetchSessionOutlivesItsTopic goes on with a session by topic id after the
 // topic was deleted, and after its name was created anew.
 func TestFetchSessionOutlivesItsTopic(t *testing.T) {

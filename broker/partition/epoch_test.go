@@ -48,7 +48,7 @@ func TestAvailableSeesWhatReadRefuses(t *testing.T) {
 	q.Replica, q.MaxBytes = 2, 1000
 	for last, wait := range map[batch.LeaderEpoch]bool{5: true, 2: false, 1: false} {
 		q.LastFetchedEpoch = last
-		if _, err := p.Available(q); (err == nil) != wait {
+		if _, err := p.Available(q, batch.NoOffset); (err == nil) != wait {
 			t.Errorf("at the log end after epoch %d: %v", last, err)
 		}
 	}

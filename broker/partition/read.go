@@ -47,6 +47,8 @@ type ReadResult struct {
 	Aborted []log.AbortedTxn
 	// Cut says that no record came although there is more: the first batch does not fit, or no file could be opened for it.
 	Cut bool
+	// Segment is the first offset of the segment that was read from.
+	Segment batch.Offset
 	// Diverging is set where the reader's log differs from this one: it has to be truncated to here. There are no
 	// records then.
 	Diverging *EpochEnd
@@ -79,6 +81,7 @@ func (p *Partition) read(r *role, v *log.View, q ReadRequest) (ReadResult, error
 		return out, nil
 	}
 	upper := q.upper(v)
+	out.Segment = v.SegmentOf(q.Offset)
 	if q.Offset >= upper {
 		return out, nil
 	}
@@ -165,9 +168,11 @@ func (q *ReadRequest) upper(v *log.View) batch.Offset {
 	return v.HighWatermark()
 }
 
-// Available estimates, without a lock or a read, how many bytes Read would find, at most MaxBytes. An error says that
-// waiting for more is of no use: one that Read would give too, or errDiverging where it answers with a diverging epoch.
-func (p *Partition) Available(q ReadRequest) (int64, error) {
+// Available estimates, without a lock or a read, how many bytes Read would find, at most MaxBytes. segment is that which
+// Read told, or NoOffset. An error says that waiting for more is of no use: one that Read would give too, errDiverging
+// where it answers with a diverging epoch, errRolled where the log has gone on to another segment, of which the reader
+// gets nothing as long as there is something in its own: Kafka answers then, however little it is.
+func (p *Partition) Available(q ReadRequest, segment batch.Offset) (int64, error) {
 	if err := p.offlineOr(p.role.Load().serve(q)); err != nil {
 		return 0, err
 	}
@@ -181,10 +186,16 @@ func (p *Partition) Available(q ReadRequest) (int64, error) {
 	if q.Offset >= upper {
 		return 0, nil
 	}
+	if segment != batch.NoOffset && v.SegmentOf(upper-1) > segment {
+		return 0, errRolled
+	}
 	return min(v.Size(q.Offset, upper), int64(q.MaxBytes)), nil
 }
 
-var errDiverging = errors.New("the reader's log differs from this one")
+var (
+	errDiverging = errors.New("the reader's log differs from this one")
+	errRolled    = errors.New("the log has gone on to another segment")
+)
 
 // Interest is what a reader that found too little should watch for.
 func (q *ReadRequest) Interest() Interest {

@@ -51,7 +51,7 @@ func TestWhoMayReadWhat(t *testing.T) {
 			t.Errorf("%s: %d bytes, %v", c.name, r.Records.Len(), err)
 		}
 		r.Records.Release()
-		n, aerr := p.Available(c.q)
+		n, aerr := p.Available(c.q, batch.NoOffset)
 		if c.q.LastFetchedEpoch == AnyEpoch && (!errors.Is(aerr, c.want) || (n > 0) != c.records) {
 			t.Errorf("%s: available %d, %v", c.name, n, aerr)
 		}
@@ -330,7 +330,7 @@ func TestAllocations(t *testing.T) {
 	end := consumer(p.State().LogEnd - 10)
 	end.MaxBytes = 1000
 	for name, look := range map[string]func(){
-		"available": func() { p.Available(end) },
+		"available": func() { p.Available(end, 0) },
 		"rules":     func() { p.Rules(1) },
 		"ready":     func() { p.Ready(AnyEpoch, -1) },
 		"position":  func() { p.Position() },

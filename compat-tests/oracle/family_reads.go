@@ -3,6 +3,7 @@ package oracle
 import (
 	"fmt"
 	"math"
+	"millrace/compat-tests/batch"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -164,6 +165,42 @@ func (g *gen) fetch() Step {
 			return
 		}
 		p.ask(client, v, what, build)
+	}}
+}
+
+// fetchAcross waits for more than a segment has, where the log has gone on to another,
+// or is about to.
+func (g *gen) fetchAcross() Step {
+	create := g.createTopic("segments", 1, []string{"internal.segment.bytes", "1000"})
+	before, behind := 1+g.IntN(3), 1+g.IntN(3)
+	from, isolation := oneOf(g.Rand, offset{"start", 0}, offset{"end", -1}, offset{"end", 0}), oneOf[int8](g.Rand, 0, 0, 1)
+	v := g.pick()
+	what := fmt.Sprintf("fetch at %s, isolation %d, of %d segments, and %d more", from, isolation, before, behind)
+	return Step{Text: what, Do: func(p *Play) {
+		if _, ok := p.kafka().topics[p.kafka().name("segments")]; !ok {
+			create.Do(p)
+		}
+		write := func() {
+			p.ask("writer", pick{from: 3}, what+": write", func(s *side) kmsg.Request {
+				return producing(s, -1, written{"segments", 0, batch.New(strings.Repeat("v", 600))})
+			})
+		}
+		for range before {
+			write()
+		}
+		p.ask("reader", pick{from: 4}, what+": where it ends", func(s *side) kmsg.Request {
+			return fetching(s, wanted{topic: "segments", offset: offset{"start", 0}, epoch: epoch{none: true}, last: epoch{none: true}, max: 1})
+		})
+		p.begin("waiter1", v, what, func(s *side) kmsg.Request {
+			req := fetching(s, wanted{topic: "segments", offset: from, epoch: epoch{none: true}, last: epoch{none: true}, max: 1 << 20})
+			req.IsolationLevel, req.MinBytes, req.MaxWaitMillis = isolation, 1<<20, 1500
+			return req
+		})
+		p.settle(nil)
+		for range behind {
+			write()
+		}
+		p.settle(nil)
 	}}
 }
 

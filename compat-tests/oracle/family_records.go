@@ -39,6 +39,7 @@ func init() {
 			{4, (*gen).produceSeveral},
 			{1, (*gen).beyondSegment},
 			{18, (*gen).fetch},
+			{1, (*gen).fetchAcross},
 			{12, (*gen).listOffsets},
 			{6, (*gen).deleteRecords},
 			{5, (*gen).epochEnd},

@@ -56,6 +56,7 @@ func init() {
 			{4, (*gen).produce},
 			{4, (*gen).produceIdempotent},
 			{30, (*gen).fetch},
+			{1, (*gen).fetchAcross},
 			{12, (*gen).listOffsets},
 			{5, (*gen).deleteRecords},
 			{5, (*gen).epochEnd},

@@ -70,6 +70,14 @@ func (v *View) segmentAt(o batch.Offset) int {
 	return sort.Search(len(v.segs), func(i int) bool { return v.segs[i].base > o }) - 1
 }
 
+// SegmentOf is the first offset of the segment that an offset falls into; the log end falls into the last one.
+func (v *View) SegmentOf(o batch.Offset) batch.Offset {
+	if len(v.segs) == 0 {
+		return batch.NoOffset
+	}
+	return v.segs[max(v.segmentAt(o), 0)].base
+}
+
 func (v *View) sizeOf(i int) int64 {
 	if i == len(v.segs)-1 {
 		return v.size
