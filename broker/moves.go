@@ -37,6 +37,11 @@ type moves struct {
 type moving struct {
 	part *partition.Partition
 	dir  [16]byte // the directory it goes to
+	// resumes: an earlier life began the move, and for lack of a file descriptor its log was not opened, or where future
+	// is not nil not taken up.
+	resumes bool
+	future  *log.Log
+	lacked  bool // the log was told of a lack; the goroutine's own
 	// From here on under moves.mu.
 	told  bool      // the controller knows dir
 	after time.Time // not before
@@ -45,7 +50,7 @@ type moving struct {
 const (
 	// movePiece is how much of a replica is copied before the next one's turn.
 	movePiece = 1 << 20
-	// moveRetry is the pause after the controller did not take note.
+	// moveRetry is the pause after the controller did not take note, or no file could be opened.
 	moveRetry = time.Second
 	// moveRate is the config that throttles moves.
 	moveRate = "replica.alter.log.dirs.io.max.bytes.per.second"
@@ -73,6 +78,24 @@ func (s *moves) drop(part *partition.Partition) (told bool) {
 		return m.part == part
 	})
 	return told
+}
+
+// remove takes one entry off the list and says whether it stood there.
+func (s *moves) remove(m *moving) (stood bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.Index(s.list, m)
+	if i >= 0 {
+		s.list = slices.Delete(s.list, i, i+1)
+	}
+	return i >= 0
+}
+
+// resuming says whether a move of an earlier life is still to be gone on with.
+func (s *moves) resuming(k replicaKey) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.list, func(m *moving) bool { return m.resumes && m.key() == k })
 }
 
 // next is whose turn it is; nil and how long to wait for somebody's, or with no
@@ -130,6 +153,15 @@ func (b *Broker) moveRate() int64 {
 
 // moveOn copies a piece of one replica, and ends its move where it has caught up.
 func (b *Broker) moveOn(ctx context.Context, m *moving, most int) {
+	if m.resumes {
+		b.moves.asking.Lock()
+		defer b.moves.asking.Unlock()
+		if b.moves.remove(m) && b.resume(m) {
+			m.after = b.now().Add(moveRetry)
+			b.moves.add(m)
+		}
+		return
+	}
 	done, err := m.part.Fill(most)
 	b.moves.quota.Took(done.Bytes)
 	if err == nil && done.Whole {
@@ -139,6 +171,14 @@ func (b *Broker) moveOn(ctx context.Context, m *moving, most int) {
 	case err == nil || ctx.Err() != nil:
 	case errors.Is(err, partition.ErrNoMove), errors.Is(err, partition.ErrGone):
 		b.moves.drop(m.part)
+	case errors.Is(err, log.ErrNoDescriptor):
+		if !m.lacked {
+			m.lacked = true
+			b.log.Warn("a partition on its way to another directory waits for a file descriptor", zap.Stringer("partition", m.part), zap.Error(err))
+		}
+		b.moves.mu.Lock()
+		m.after = b.now().Add(moveRetry)
+		b.moves.mu.Unlock()
 	default:
 		b.log.Error("a partition does not come to its new directory: it stays where it is", zap.Stringer("partition", m.part), zap.Error(err))
 		if err := b.cancelMove(m.part); err != nil {
@@ -196,25 +236,52 @@ func (b *Broker) beginMove(part *partition.Partition, dir string) error {
 	if err != nil {
 		return err
 	}
-	return b.onItsWay(part, l)
+	if err := b.takeUp(part, l); err != nil {
+		return errors.Join(err, b.store.CancelMove(part.Topic(), part.Index()))
+	}
+	return nil
 }
 
-// resumeMove goes on with the move that an earlier life began.
+// resumeMove goes on with the move that an earlier life began: now, or once there
+// is a file descriptor for it.
 func (b *Broker) resumeMove(part *partition.Partition) {
-	l, err := b.store.ResumeMove(part.Topic(), part.ID(), part.Index())
-	if err == nil && l != nil {
-		err = b.onItsWay(part, l)
-	}
-	if err != nil {
-		b.log.Error("a partition that was on its way to another directory stays where it is", zap.Stringer("partition", part), zap.Error(err))
+	m := &moving{part: part, resumes: true}
+	if b.resume(m) {
+		m.after = b.now().Add(moveRetry)
+		b.moves.add(m)
 	}
 }
 
-func (b *Broker) onItsWay(part *partition.Partition, l *log.Log) error {
+// resume takes up what an earlier life has left of a move; again says that no
+// descriptor is left for it.
+func (b *Broker) resume(m *moving) (again bool) {
+	part := m.part
+	var err error
+	if m.future == nil {
+		m.future, err = b.store.ResumeMove(part.Topic(), part.ID(), part.Index())
+	}
+	if err == nil && m.future == nil {
+		return false
+	}
+	if err == nil {
+		err = b.takeUp(part, m.future)
+	}
+	switch {
+	case err == nil:
+		return false
+	case errors.Is(err, log.ErrNoDescriptor):
+		return true
+	}
+	b.log.Error("a partition that was on its way to another directory stays where it is", zap.Stringer("partition", part), zap.Error(errors.Join(err, b.store.CancelMove(part.Topic(), part.Index()))))
+	return false
+}
+
+// takeUp has a log filled that is to take the place of a partition's.
+func (b *Broker) takeUp(part *partition.Partition, l *log.Log) error {
 	part.Log().PauseCleaning()
 	if err := part.BeginMove(l); err != nil {
 		part.Log().ResumeCleaning()
-		return errors.Join(err, b.store.CancelMove(part.Topic(), part.Index()))
+		return err
 	}
 	b.moves.add(&moving{part: part, dir: b.store.FutureOf(part.Topic(), part.Index())})
 	return nil

@@ -77,17 +77,25 @@ func (s *Store) doomDir(d *directory, name string) {
 	s.doom(d, path, func() error { return s.fs.RemoveAll(path) }, 0)
 }
 
-// PlaceOf is the absolute path of the directory a partition's log lies in, and of the one it is on its way to; "" where
-// there is none.
+// PlaceOf is the absolute path of the directory a partition's log lies in, and of the one it is on its way to, or was in
+// an earlier life and may be again; "" where there is none.
 func (s *Store) PlaceOf(topic string, partition int32) (at, to string) {
-	e := s.entryOf(partitionKey{topic: topic, partition: partition})
+	k := partitionKey{topic: topic, partition: partition}
+	e := s.entryOf(k)
 	if e == nil {
 		return "", ""
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.future != nil {
-		to = e.future.dir.absolute()
+		return e.dir.absolute(), e.future.dir.absolute()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, d := range s.dirs {
+		if d.futures[k] != "" && d != e.dir {
+			to = d.absolute()
+		}
 	}
 	return e.dir.absolute(), to
 }
@@ -164,6 +172,7 @@ func (s *Store) BeginMove(topic string, id [16]byte, partition int32, dir string
 }
 
 // ResumeMove opens the log that an earlier life left on its way; nil if there is none. One that leads nowhere is removed.
+// After log.ErrNoDescriptor, which is the only error, it may be tried again.
 func (s *Store) ResumeMove(topic string, id [16]byte, partition int32) (*log.Log, error) {
 	k := partitionKey{topic: topic, partition: partition}
 	e := s.entryOf(k)
@@ -183,6 +192,12 @@ func (s *Store) ResumeMove(topic string, id [16]byte, partition int32) (*log.Log
 		l, err := s.openFuture(e, k, id, d, name)
 		if err == nil {
 			return l, nil
+		}
+		if errors.Is(err, log.ErrNoDescriptor) {
+			s.mu.Lock()
+			d.futures[k] = name
+			s.mu.Unlock()
+			return nil, err
 		}
 		s.logger.Warn("a log that was on its way to another directory does not open: it is removed", zap.String("dir", d.path+"/"+name), zap.Error(err))
 	}
@@ -259,6 +274,9 @@ func (s *Store) CancelMove(topic string, partition int32) error {
 func (s *Store) cancel(e *entry, k partitionKey) error {
 	f := e.future
 	if f == nil {
+		if d, name := s.claimFuture(k); d != nil {
+			s.doomDir(d, name)
+		}
 		return nil
 	}
 	e.future = nil
@@ -271,9 +289,13 @@ func (s *Store) cancel(e *entry, k partitionKey) error {
 	return nil
 }
 
+// putBy is how many descriptors an exchange of logs is begun with: more than its steps have open at a time.
+const putBy = 8
+
 // FinishMove puts the log that was on its way, and holds all that the partition's does, in its place. The caller sees to
-// it that nobody changes either meanwhile. An error before the old log was touched leaves it as it is and gives up the
-// new one; after that, with touched, the partition has no log until the next start.
+// it that nobody changes either meanwhile. After log.ErrNoDescriptor nothing was done, and it may be tried again. Another
+// error before the old log was touched leaves it as it is and gives up the new one; after that, with touched, the
+// partition has no log until the next start.
 func (s *Store) FinishMove(topic string, id [16]byte, partition int32) (l *log.Log, touched bool, err error) {
 	k := partitionKey{topic: topic, partition: partition}
 	e := s.entryOf(k)
@@ -285,6 +307,10 @@ func (s *Store) FinishMove(topic string, id [16]byte, partition int32) (l *log.L
 	f, old, from := e.future, e.log, e.dir
 	if f == nil || old == nil {
 		return nil, false, ErrMoveOver
+	}
+	// Where there is none the exchange is not to stop half way.
+	if err := s.reserve(f.dir); err != nil {
+		return nil, false, err
 	}
 	name := filepath.Base(f.log.Dir())
 	if old.View().HasFiles() {
@@ -326,6 +352,18 @@ func (s *Store) FinishMove(topic string, id [16]byte, partition int32) (l *log.L
 	from.open--
 	s.mu.Unlock()
 	return l, true, s.forget(from, k)
+}
+
+// reserve sees to it that there are descriptors to go on with.
+func (s *Store) reserve(d *directory) error {
+	for range putBy {
+		f, err := s.fs.Open(d.path+"/"+lockFile, 0)
+		if err != nil {
+			return fmt.Errorf("begin an exchange of logs: %w", err)
+		}
+		defer f.Close()
+	}
+	return nil
 }
 
 // takePlace gives a log that was closed in order the plain name and opens it anew.

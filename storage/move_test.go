@@ -385,3 +385,74 @@ func TestExchangeWithoutDescriptors(t *testing.T) {
 		t.Fatalf("%d bytes of %d, %v", len(got), len(want), err)
 	}
 }
+
+// TestMoveWaitsForDescriptors: a move that cannot go on for lack of a descriptor, after a start or at its end, is left as
+// it is and goes on when there is one.
+func TestMoveWaitsForDescriptors(t *testing.T) {
+	for after := range 9 {
+		h := newHouse(t, "/a", "/b")
+		h.add(h.log("t", 1, 0), 10)
+		f, err := h.s.BeginMove("t", [16]byte{1}, 0, "/b")
+		h.ok(err)
+		h.ok(copyTo(f, h.log("t", 1, 0)))
+		h.fs.Kill()
+		h.open()
+		l := h.log("t", 1, 0)
+		want, err := whole(l)
+		h.ok(err)
+		h.scarce(after)
+		f, err = h.s.ResumeMove("t", [16]byte{1}, 0)
+		if at, to := h.s.PlaceOf("t", 0); at != "/a" || to != "/b" {
+			t.Errorf("after %d files it is at %q, and on its way to %q", after, at, to)
+		}
+		h.fs.Refuse(nil)
+		if after == 0 && err == nil {
+			t.Fatal("it needs no file")
+		}
+		if err != nil {
+			if !errors.Is(err, log.ErrNoDescriptor) {
+				t.Fatal(err)
+			}
+			f, err = h.s.ResumeMove("t", [16]byte{1}, 0)
+		}
+		if h.ok(err); f == nil {
+			t.Fatalf("after %d files the move is forgotten", after)
+		}
+		h.end(f, 10)
+		h.scarce(min(after, putBy-1))
+		if _, touched, err := h.s.FinishMove("t", [16]byte{1}, 0); touched || !errors.Is(err, log.ErrNoDescriptor) {
+			t.Fatalf("after %d files the exchange says %v, touched %v", after, err, touched)
+		}
+		h.fs.Refuse(nil)
+		l, _, err = h.s.FinishMove("t", [16]byte{1}, 0)
+		h.ok(err)
+		if got, err := whole(l); err != nil || got != want {
+			t.Fatalf("after %d files: %d bytes of %d, %v", after, len(got), len(want), err)
+		}
+	}
+}
+
+// TestMoveThatWaitsIsCancelled: what an earlier life has left of a move can be called off before it goes on.
+func TestMoveThatWaitsIsCancelled(t *testing.T) {
+	h := newHouse(t, "/a", "/b")
+	h.add(h.log("t", 1, 0), 10)
+	f, err := h.s.BeginMove("t", [16]byte{1}, 0, "/b")
+	h.ok(err)
+	h.ok(copyTo(f, h.log("t", 1, 0)))
+	h.fs.Kill()
+	h.open()
+	h.log("t", 1, 0)
+	h.scarce(0)
+	if _, err := h.s.ResumeMove("t", [16]byte{1}, 0); !errors.Is(err, log.ErrNoDescriptor) {
+		t.Fatal(err)
+	}
+	h.fs.Refuse(nil)
+	h.ok(h.s.CancelMove("t", 0))
+	if f, err := h.s.ResumeMove("t", [16]byte{1}, 0); f != nil || err != nil {
+		t.Error("it goes on", err)
+	}
+	h.ok(h.s.Housekeep(h.s.now()))
+	if list := h.holders(partitionKey{"t", 0}); len(list) != 1 {
+		t.Errorf("left: %v", list)
+	}
+}
