@@ -90,7 +90,10 @@ func (p *program) serve(ctx context.Context, f flags) error {
 	if options.LogRequests != nil && !level.Enabled(zap.InfoLevel) {
 		logger.Warn("--log-requests: the lines are of level info, which --log-level " + f.logLevel + " leaves out")
 	}
+	resting, rested := context.WithCancel(ctx)
+	go newCalm().run(resting)
 	err = p.run(ctx, options)
+	rested()
 	if ctx.Err() != nil && onlyCanceled(err) {
 		err = nil // told to stop before it was ready
 	}
