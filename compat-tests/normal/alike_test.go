@@ -206,6 +206,15 @@ func TestUnmeasured(t *testing.T) {
 		{Name: "message.timestamp.type", Value: kmsg.StringPtr("LogAppendTime")}, {Name: "cleanup.policy", Value: kmsg.StringPtr("compact,delete")}}},
 		{Topic: "plain", Configs: []kmsg.CreateTopicsRequestTopicConfig{{Name: "cleanup.policy", Value: kmsg.StringPtr("compact")}}}}
 	n.Asked(create)
+	for topic, want := range map[string]string{"packed": "1", "stamped": "100", "plain": "100"} {
+		r := kmsg.NewPtrIncrementalAlterConfigsRequest()
+		r.Resources = []kmsg.IncrementalAlterConfigsRequestResource{{ResourceName: topic, Configs: []kmsg.IncrementalAlterConfigsRequestResourceConfig{
+			{Name: "max.message.bytes", Value: kmsg.StringPtr("100")}, {Name: "max.message.bytes", Value: kmsg.StringPtr("1048588")}, {Name: "segment.ms", Value: kmsg.StringPtr("100")}}}}
+		n.Asked(r)
+		if c := r.Resources[0].Configs; *c[0].Value != want || *c[1].Value != "1048588" || *c[2].Value != "100" {
+			t.Errorf("%s: configs became %s %s %s", topic, *c[0].Value, *c[1].Value, *c[2].Value)
+		}
+	}
 	for _, c := range []struct {
 		topic      string
 		set, after int32

@@ -12,6 +12,7 @@ import (
 	"reflect"
 	"slices"
 	"sort"
+	"strconv"
 	"strings"
 	"time"
 
@@ -140,17 +141,32 @@ func (n *Normaliser) Asked(req kmsg.Request) {
 		}
 	case *kmsg.AlterConfigsRequest:
 		for _, x := range r.Resources {
-			for _, c := range x.Configs {
+			for i, c := range x.Configs {
 				note(x.ResourceName, c.Name, c.Value)
+				x.Configs[i].Value = n.unlimited(x.ResourceName, c.Name, c.Value)
 			}
 		}
 	case *kmsg.IncrementalAlterConfigsRequest:
 		for _, x := range r.Resources {
-			for _, c := range x.Configs {
+			for i, c := range x.Configs {
 				note(x.ResourceName, c.Name, c.Value)
+				x.Configs[i].Value = n.unlimited(x.ResourceName, c.Name, c.Value)
 			}
 		}
 	}
+}
+
+// unlimited has a topic whose batches a broker compresses anew take any of them or none:
+// which of them a limit between the two lets in depends on the bytes that a codec's
+// implementation makes of them.
+func (n *Normaliser) unlimited(topic, key string, value *string) *string {
+	if key != "max.message.bytes" || value == nil || !n.Packed[topic] {
+		return value
+	}
+	if limit, err := strconv.Atoi(*value); err == nil && limit > 1 && limit < 1<<20 {
+		return kmsg.StringPtr("1")
+	}
+	return value
 }
 
 // unmeasured has a Fetch of topics that are resized ask for one batch or for as much as

@@ -383,10 +383,25 @@ func (p *Play) elects() {
 			}
 		}
 	}
+	// One of whom this play knows no more than an id, as its client has come again since,
+	// is another than one that both servers know.
+	for i, l := range leaders {
+		if l != "" && leaders[1-i] == "" && p.Sides[1-i].knows(l, p.pending, 1-i) {
+			leaders[1-i] = "somebody else"
+		}
+	}
 	if leaders[0] != leaders[1] && leaders[0] != "" && leaders[1] != "" {
 		p.over = true
 		p.pending = slices.DeleteFunc(p.pending, func(x *exchange) bool { return x.out[0] != nil && x.out[1] != nil })
 	}
+}
+
+// knows says that a client was told a member's id on this side, or is about to be.
+func (s *side) knows(client string, pending []*exchange, i int) bool {
+	if s.member(client).id != "" {
+		return true
+	}
+	return slices.ContainsFunc(pending, func(x *exchange) bool { return x.client == client && x.out[i] != nil })
 }
 
 // who is the client that was told a member's id; "" if nobody was.
