@@ -1,10 +1,8 @@
 package broker
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -38,15 +36,40 @@ import (
 const adminClient = "__admin_client"
 
 func (b *Broker) produce(c *call) wire.Reply {
+	var one [1]*produceWait
+	r := produceRun{b: b, waits: one[:0]}
+	r.judge(c)
+	r.append()
+	return b.answerProduce(r.waits[0])
+}
+
+// produceTogether is produce of several requests that have come together, none with
+// acks=0: what they bring for one partition is appended at once.
+func (b *Broker) produceTogether(calls []*call, replies []wire.Reply) {
+	r := produceRun{b: b, waits: make([]*produceWait, 0, len(calls))}
+	for _, c := range calls {
+		r.judge(c)
+	}
+	r.append()
+	for i, w := range r.waits {
+		replies[i] = b.answerProduce(w)
+	}
+}
+
+// judge makes the answer for everything that is not appended, and finds out what is.
+func (r *produceRun) judge(c *call) {
 	req := c.msg.(*kmsg.ProduceRequest)
-	w := &produceWait{resp: kmsg.ProduceResponse{Version: c.Version}}
+	w := &produceWait{c: c, req: req, resp: kmsg.ProduceResponse{Version: c.Version}}
+	r.waits = append(r.waits, w)
 	resp := &w.resp
 	refused, why := refusesRequest(c, req)
 	last := lastOfEach(req)
-	failed := false
 	var rows produceRows
 	resp.Topics = make([]kmsg.ProduceResponseTopic, 0, len(req.Topics))
-	w.appended = make([]produced, 0, producePartitions(req))
+	w.appends = w.first[:0]
+	if n := producePartitions(req); n > len(w.first) {
+		w.appends = make([]produced, 0, n)
+	}
 	for i := range req.Topics {
 		rt := &req.Topics[i]
 		var out *kmsg.ProduceResponseTopic
@@ -71,91 +94,15 @@ func (b *Broker) produce(c *call) wire.Reply {
 				pp.ErrorMessage = why
 			}
 			if code == 0 {
-				if part, ap := b.produceOne(c, req, topic, rp, &pp); part != nil {
-					w.appended = append(w.appended, produced{part, ap, row, len(out.Partitions)})
+				if a, ok := r.b.judgeOne(c, req, topic, rp, &pp); ok {
+					a.topic, a.row = row, len(out.Partitions)
+					w.appends = append(w.appends, a)
+					r.bound()
 				}
 			}
-			failed = failed || pp.ErrorCode != 0
 			out.Partitions = append(out.Partitions, pp)
 		}
 	}
-	if req.Acks == 0 {
-		b.seen.produceErrors(resp)
-		if failed {
-			// The producer waits for no answer; a closed connection makes it
-			// look the leader up again.
-			return wire.Reply{Close: true}
-		}
-		return wire.Reply{None: true}
-	}
-	if !w.waits(req.Acks) {
-		b.seen.produceErrors(resp)
-		b.nameLeaders(c, resp)
-		return wire.Reply{Body: wire.Encode(resp)}
-	}
-	timer := time.AfterFunc(millis(req.TimeoutMillis), w.acks.Cancel)
-	// Nobody asks for the answer once the connection is gone, and the time-out may
-	// be weeks away.
-	gone := context.AfterFunc(c.Conn.Context(), w.acks.Cancel)
-	w.finish = func() {
-		timer.Stop()
-		gone()
-		b.seen.produceErrors(resp)
-		c.image = b.applied() // a leadership may have ended meanwhile
-		b.nameLeaders(c, resp)
-	}
-	return wire.Reply{Pending: w}
-}
-
-// produced is a partition that was appended to, and where its answer stands.
-type produced struct {
-	part       *partition.Partition
-	appended   partition.Appended
-	topic, row int
-}
-
-// produceWait is the pending answer of a request whose appends wait for
-// replication or a flush.
-type produceWait struct {
-	resp     kmsg.ProduceResponse
-	appended []produced
-	acks     partition.Acks
-	finish   func()
-}
-
-// waits registers what has to wait, and says whether anything has.
-func (w *produceWait) waits(acks int16) bool {
-	pending := false
-	w.acks.Expect(len(w.appended))
-	for i := range w.appended {
-		a := &w.appended[i]
-		done, err := a.part.Await(&w.acks, i, a.appended, acks)
-		if done {
-			w.row(i).ErrorCode = codeOf(err)
-		}
-		pending = pending || !done
-	}
-	w.acks.Seal()
-	return pending
-}
-
-func (w *produceWait) row(i int) *kmsg.ProduceResponseTopicPartition {
-	return &w.resp.Topics[w.appended[i].topic].Partitions[w.appended[i].row]
-}
-
-// Done is part of wire.Pending.
-func (w *produceWait) Done() <-chan struct{} { return w.acks.Done() }
-
-// Reply is part of wire.Pending. A partition that was not replicated in time
-// keeps the base offset of its data, which stays.
-func (w *produceWait) Reply() wire.Reply {
-	for i := range w.appended {
-		if err := w.acks.Err(i); err != nil {
-			w.row(i).ErrorCode = codeOf(err)
-		}
-	}
-	w.finish()
-	return wire.Reply{Body: wire.Encode(&w.resp)}
 }
 
 type produceKey struct {
@@ -305,13 +252,12 @@ func produceTopic(c *call, rt *kmsg.ProduceRequestTopic) (*image.Topic, int16) {
 	return topic, 0
 }
 
-// produceOne checks one partition's batch and appends it. The partition is nil
-// where the answer is an error.
-func (b *Broker) produceOne(c *call, req *kmsg.ProduceRequest, topic *image.Topic, rp *kmsg.ProduceRequestTopicPartition, pp *kmsg.ProduceResponseTopicPartition) (*partition.Partition, partition.Appended) {
-	none := partition.Appended{}
+// judgeOne checks one partition's batch, and says where it is to be appended and how. It is not where the answer is an
+// error, or there is nothing.
+func (b *Broker) judgeOne(c *call, req *kmsg.ProduceRequest, topic *image.Topic, rp *kmsg.ProduceRequestTopicPartition, pp *kmsg.ProduceResponseTopicPartition) (a produced, ok bool) {
 	if rp.Partition < 0 || int(rp.Partition) >= len(topic.Partitions) {
 		pp.ErrorCode = kerr.UnknownTopicOrPartition.Code
-		return nil, none
+		return a, false
 	}
 	var header batch.Header
 	records, old := rp.Records, c.Version < batchesInProduce
@@ -319,32 +265,32 @@ func (b *Broker) produceOne(c *call, req *kmsg.ProduceRequest, topic *image.Topi
 		var err error
 		if header, records, err = batch.Shape(rp.Records, c.Version); err != nil {
 			tellRefused(pp, err)
-			return nil, none
+			return a, false
 		}
 	}
 	if req.Acks < -1 || req.Acks > 1 {
 		pp.ErrorCode = kerr.InvalidRequiredAcks.Code
-		return nil, none
+		return a, false
 	}
 	if isInternal(topic.Name) && c.clientID() != adminClient {
 		pp.ErrorCode = kerr.InvalidTopicException.Code
-		return nil, none
+		return a, false
 	}
 	part := b.replicas.served(topic.ID, rp.Partition)
 	if part == nil {
 		pp.ErrorCode = b.absent(topic.ID, rp.Partition)
-		return nil, none
+		return a, false
 	}
 	// From here on the log is known, and its start is told with an error.
 	pp.LogStartOffset = int64(part.Log().View().LogStart())
 	if err := part.Ready(partition.AnyEpoch, req.Acks); err != nil {
 		tellRefused(pp, err)
-		return nil, none
+		return a, false
 	}
 	if header.Attributes.Transactional() {
 		b.refused.Warn("transactions are not built yet: a transactional batch is refused", zap.String("topic", topic.Name))
 		pp.ErrorCode = kerr.InvalidTxnState.Code
-		return nil, none
+		return a, false
 	}
 	var checked batch.Checked
 	var err error
@@ -356,26 +302,18 @@ func (b *Broker) produceOne(c *call, req *kmsg.ProduceRequest, topic *image.Topi
 	if err != nil {
 		b.seen.appended(topic.Name, 0, len(records), err)
 		tellRefused(pp, err)
-		return nil, none
+		return a, false
 	}
 	if checked.Batch == nil {
-		return nil, none // there is no message
+		return a, false // there is no message
 	}
 	if &checked.Batch[0] != &records[0] {
 		b.seen.recompressed(topic.Name, int(checked.Header.Count))
+		a.made = true
 	}
-	ap, err := part.Append(checked.Batch, checked.Header, partition.AppendOptions{LeaderEpoch: partition.AnyEpoch, Acks: req.Acks})
-	b.seen.appended(topic.Name, int(checked.Header.Count), len(checked.Batch), err)
-	if err != nil {
-		tellRefused(pp, err)
-		return nil, none
-	}
-	pp.BaseOffset, pp.LogAppendTime, pp.LogStartOffset = int64(ap.Base), checked.AppendTime, int64(ap.LogStart)
-	if ap.Duplicate {
-		// Kafka tells the original's largest timestamp here, on any topic.
-		pp.LogAppendTime = ap.MaxTimestamp
-	}
-	return part, ap
+	a.part, a.time, a.size = part, checked.AppendTime, len(checked.Batch)
+	a.entry[0] = partition.Entry{Batch: checked.Batch, Header: checked.Header, Options: partition.AppendOptions{LeaderEpoch: partition.AnyEpoch, Acks: req.Acks}}
+	return a, true
 }
 
 // tellRefused puts the reason a batch was refused into its answer (KIP-467).

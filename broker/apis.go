@@ -221,25 +221,58 @@ func (d dispatcher) Serves(listener string, key, version int16) bool {
 // Handle executes one request. A body that does not parse closes the
 // connection, as Kafka does.
 func (d dispatcher) Handle(ctx context.Context, r *wire.Request) wire.Reply {
-	b := d.b
-	c := &call{Request: r, ctx: ctx, b: b, image: b.applied()}
-	a := lookup(r.Key)
-	logged := b.requests != nil && b.requests.wants(c)
-	if r.Body == nil && r.Key == int16(kmsg.ApiVersions) {
-		if logged {
-			return b.requests.handle(c, (*Broker).apiVersions)
-		}
-		return b.apiVersions(c)
-	}
-	msg, err := wire.Decode(r)
-	if err != nil {
-		b.refused.Warn("a request that does not parse: the connection is closed", zap.Int16("api", r.Key), zap.Int16("version", r.Version),
-			zap.Stringer("remote", r.Conn.Remote), zap.Error(err))
+	c := d.call(ctx, r)
+	if c == nil {
 		return wire.Reply{Close: true}
 	}
-	c.msg = msg
-	if logged {
-		return b.requests.handle(c, a.handle)
+	return d.execute(c)
+}
+
+// HandleTogether is part of wire.Together.
+func (d dispatcher) HandleTogether(ctx context.Context, requests []*wire.Request, replies []wire.Reply) int {
+	calls := make([]*call, 0, len(requests))
+	for i, r := range requests {
+		c := d.call(ctx, r)
+		if c != nil && !d.logged(c) && c.msg.(*kmsg.ProduceRequest).Acks != 0 {
+			calls = append(calls, c)
+			continue
+		}
+		d.b.produceTogether(calls, replies[i-len(calls):i])
+		calls = calls[:0]
+		if c == nil {
+			replies[i] = wire.Reply{Close: true}
+		} else {
+			replies[i] = d.execute(c)
+		}
+		if replies[i].Close {
+			return i + 1
+		}
 	}
-	return a.handle(b, c)
+	d.b.produceTogether(calls, replies[len(requests)-len(calls):])
+	return len(requests)
+}
+
+// call decodes a request; nil: it does not parse.
+func (d dispatcher) call(ctx context.Context, r *wire.Request) *call {
+	b := d.b
+	c := &call{Request: r, ctx: ctx, b: b, image: b.applied()}
+	if r.Body == nil && r.Key == int16(kmsg.ApiVersions) {
+		return c
+	}
+	var err error
+	if c.msg, err = wire.Decode(r); err != nil {
+		b.refused.Warn("a request that does not parse: the connection is closed", zap.Int16("api", r.Key), zap.Int16("version", r.Version),
+			zap.Stringer("remote", r.Conn.Remote), zap.Error(err))
+		return nil
+	}
+	return c
+}
+
+func (d dispatcher) logged(c *call) bool { return d.b.requests != nil && d.b.requests.wants(c) }
+
+func (d dispatcher) execute(c *call) wire.Reply {
+	if d.logged(c) {
+		return d.b.requests.handle(c, byKey[c.Key].handle)
+	}
+	return byKey[c.Key].handle(d.b, c)
 }

@@ -5,6 +5,14 @@ import (
 	"fmt"
 )
 
+// charge is what a request has been charged for.
+type charge struct {
+	budget  *budget // what its frame was charged to
+	charged int64
+	ahead   bool  // the frame goes beyond the budget
+	weighed int64 // for being decoded
+}
+
 // admit waits until a request may be read: until everything before it has been
 // answered (or, for a Produce, until few enough wait), the connection is not
 // muted, and the budget has room for it.
@@ -44,7 +52,10 @@ func (c *connection) grow(n int) error {
 	}
 	got, ok := c.budget.tryAcquire(int64(n) - c.charged)
 	if !ok {
-		var err error
+		err := c.handleArrived()
+		if err != nil {
+			return err
+		}
 		c.in.shrink()
 		c.frameSince.Store(0) // not the peer's time
 		got, err = c.wait(c.budget, int64(n)-c.charged, func() error {
@@ -72,6 +83,9 @@ func (c *connection) grow(n int) error {
 // wait waits for a budget that has not enough. It may take long; earlier replies
 // do not wait for it.
 func (c *connection) wait(b *budget, n int64, impatient func() error) (int64, error) {
+	if err := c.handleArrived(); err != nil {
+		return 0, err
+	}
 	if !c.flushHeld() {
 		return 0, errEnd
 	}
@@ -113,17 +127,21 @@ func (c *connection) weigh(frame []byte) error {
 
 // giveBack returns the current request's part of the budgets.
 func (c *connection) giveBack() {
-	if c.charged > 0 {
-		c.budget.release(c.charged)
-		c.charged = 0
+	c.charge.giveBack(c.listener.budgets)
+}
+
+func (p *charge) giveBack(b *budgets) {
+	if p.charged > 0 {
+		p.budget.release(p.charged)
+		p.charged = 0
 	}
-	if c.ahead {
-		c.ahead = false
-		c.listener.budgets.ahead.Store(false)
+	if p.ahead {
+		p.ahead = false
+		b.ahead.Store(false)
 	}
-	if c.weighed > 0 {
-		c.listener.budgets.decoded.release(c.weighed)
-		c.weighed = 0
+	if p.weighed > 0 {
+		b.decoded.release(p.weighed)
+		p.weighed = 0
 	}
 }
 

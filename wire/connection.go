@@ -58,13 +58,11 @@ type connection struct {
 	waits atomic.Int32
 
 	// Of the reading goroutine:
-	clientID *string // the last one seen
-	held     *sender // replies to be written together with the next
-	budget   *budget // what the current frame was charged to
-	charged  int64
-	ahead    bool  // the current frame goes beyond the budget
-	gate     gate  // what the current request holds a place of, or nil
-	weighed  int64 // what the current request was charged for being decoded
+	clientID *string   // the last one seen
+	held     *sender   // replies to be written together with the next
+	charge             // of the current request
+	gate     gate      // what the current request holds a place of, or nil
+	arrived  *together // Produces that were read; nil: none
 
 	// Of both, for those who evict:
 	frameSince atomic.Int64 // when a charged frame began to be read, of server.clock; 0: none is
@@ -84,6 +82,9 @@ var errEnd = errors.New("end of the connection")
 
 func (c *connection) serve() {
 	err := c.readRequests()
+	if e := c.handleArrived(); e != nil {
+		err = e
+	}
 	if isCut(err) {
 		c.shut(ErrClosed) // nobody is there to be answered
 	}
@@ -108,7 +109,7 @@ func (c *connection) serve() {
 // readRequests reads and handles requests until the connection is to end.
 func (c *connection) readRequests() error {
 	for {
-		if c.server.draining.Load() || c.ending.Load() {
+		if c.arrived == nil && (c.server.draining.Load() || c.ending.Load()) {
 			return errEnd
 		}
 		size, key, err := c.in.next()
@@ -124,7 +125,11 @@ func (c *connection) readRequests() error {
 			return err
 		}
 		if err = c.weigh(frame); err == nil {
-			err = c.handle(key, frame, buf)
+			if key == keyProduce {
+				err = c.arrive(frame, buf)
+			} else {
+				err = c.handle(key, frame)
+			}
 		} else if key == keyProduce {
 			c.in.done(frame, buf)
 		}
@@ -205,6 +210,9 @@ func (c *connection) waitUnmuted() error {
 	if wait <= 0 {
 		return nil
 	}
+	if err := c.handleArrived(); err != nil {
+		return err
+	}
 	if !c.flushHeld() {
 		return errEnd
 	}
@@ -229,37 +237,34 @@ func (c *connection) mute(d time.Duration) {
 	c.mu.Unlock()
 }
 
-// handle handles one frame. buf is the buffer of its own that a large Produce
-// came in.
-func (c *connection) handle(key int16, frame []byte, buf *buffer) error {
-	q, err := c.answer(frame)
-	c.giveBack()
-	if key == keyProduce {
-		c.in.done(frame, buf)
-	}
+// handle handles one frame that is no Produce.
+func (c *connection) handle(key int16, frame []byte) error {
+	r, t, err := c.begin(frame)
 	if err != nil {
 		return err
 	}
-	return c.reply(q, key == keyProduce)
+	if err := c.enterGate(key); err != nil {
+		return err
+	}
+	reply := c.run(r, &t)
+	c.leaveGate()
+	c.giveBack()
+	return c.reply(answered(r, reply, t), false)
 }
 
-// answer parses the header and has the handler answer.
-func (c *connection) answer(frame []byte) (queued, error) {
+// begin makes a request of a frame.
+func (c *connection) begin(frame []byte) (*Request, timing, error) {
 	h, err := parseHeader(frame)
 	if err != nil {
-		return queued{}, &requestError{h: h, err: err}
+		return nil, timing{}, &requestError{h: h, err: err}
 	}
 	served := c.server.options.Handler.Serves(c.Listener, h.key, h.version)
 	if !served && h.key != keyApiVersions {
-		return queued{}, &requestError{h: h, err: errNotServed}
+		return nil, timing{}, &requestError{h: h, err: errNotServed}
 	}
 	// A reply written since admit may have muted the connection.
 	if err := c.waitUnmuted(); err != nil {
-		return queued{}, err
-	}
-	var received int64
-	if c.server.options.Observe != nil {
-		received = max(c.server.clock(), 1)
+		return nil, timing{}, err
 	}
 	r := &Request{
 		Key:           h.key,
@@ -274,32 +279,46 @@ func (c *connection) answer(frame []byte) (queued, error) {
 	if served {
 		r.Body = frame[h.size:len(frame):len(frame)]
 	}
-	if err := c.enterGate(h.key); err != nil {
-		return queued{}, err
-	}
-	c.waits.Add(1)
-	c.server.counters.requests.Add(1)
 	var t timing
 	if c.server.options.Observe != nil {
-		t = timing{key: h.key, version: h.version, request: int32(len(frame)), received: received, started: c.server.clock()}
+		t = timing{key: h.key, version: h.version, request: int32(len(frame)), received: max(c.server.clock(), 1)}
+	}
+	return r, t, nil
+}
+
+// run has the handler answer.
+func (c *connection) run(r *Request, t *timing) Reply {
+	c.waits.Add(1)
+	c.server.counters.requests.Add(1)
+	if t.received != 0 {
+		t.started = c.server.clock()
 	}
 	reply := c.server.options.Handler.Handle(c.handling, r)
 	c.endWait()
+	c.ran(r, &reply, t)
+	return reply
+}
+
+// ran takes note of a reply that the handler has made.
+func (c *connection) ran(r *Request, reply *Reply, t *timing) {
 	if t.received != 0 {
 		t.mark, t.waiting = r.Mark, r.waiting
 		now := c.server.clock()
 		if reply.Pending == nil {
-			t.settled(now, &reply)
+			t.settled(now, reply)
 		} else if t.waiting == 0 {
 			t.waiting = now
 		}
 	}
 	if reply.Pending == nil {
 		c.owe(reply.Body)
-		c.server.noteReply(h.key, reply.Body)
+		c.server.noteReply(r.Key, reply.Body)
 	}
-	c.leaveGate()
-	return queued{h.correlationID, flexibleResponse(h.key, h.version), reply, t}, nil
+}
+
+// answered puts a reply in its place.
+func answered(r *Request, reply Reply, t timing) queued {
+	return queued{r.CorrelationID, flexibleResponse(r.Key, r.Version), reply, t}
 }
 
 func (c *connection) internClientID(b []byte) *string {

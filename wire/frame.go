@@ -16,6 +16,10 @@ const (
 	// maxTrust limits how much is allocated at once for a frame of a connection
 	// that has sent frames of that length before.
 	maxTrust = 16 << 20
+	// largeFrame is the length, with its own four bytes, above which a frame is a
+	// large one, unless it has come whole: at least two of any other fit a buffer
+	// that is read ahead into.
+	largeFrame = 32 << 10
 	// firstRoom is what a large frame begins with on any other connection.
 	firstRoom = 16 << 10
 )
@@ -54,6 +58,7 @@ type frameReader struct {
 	class int8    // of the next ahead buffer
 	trust int     // length of the longest frame received so far, within maxTrust
 	large bool    // the last frame was a large one
+	lent  int     // frames in ahead that are not done
 
 	size int // length of the frame that next announced
 	run  int // bytes of large frames since one had to be waited for
@@ -202,6 +207,7 @@ func (f *frameReader) midFrame(err error) error {
 // larger buffer if earlier reads filled this one, or, when the buffer is full of
 // unread bytes, to one of the next size.
 func (f *frameReader) fill(need int) error {
+	f.unlent()
 	if size := len(f.ahead.b); f.w == size || f.r+need > size {
 		switch {
 		case f.r == 0 && f.w < size:
@@ -230,6 +236,7 @@ func (f *frameReader) fill(need int) error {
 }
 
 func (f *frameReader) moveAhead(class int8) {
+	f.unlent()
 	b := getClass(class)
 	f.w = copy(b.b, f.ahead.b[f.r:f.w])
 	f.r = 0
@@ -241,6 +248,7 @@ func (f *frameReader) dropAhead() {
 	if f.ahead == nil {
 		return
 	}
+	f.unlent()
 	if f.peak <= len(f.ahead.b)/4 && f.class > 0 {
 		f.class--
 	}
@@ -248,10 +256,17 @@ func (f *frameReader) dropAhead() {
 	f.ahead, f.r, f.w, f.peak = nil, 0, 0, 0
 }
 
+// unlent is for what changes the buffer that frames were given from.
+func (f *frameReader) unlent() {
+	if f.lent > 0 {
+		panic("wire: a buffer is read into, or given away, while frames in it are in use")
+	}
+}
+
 // body reads the frame that next announced, without its length. Of a Produce the
 // bytes are valid until done is called; any other may be kept.
 func (f *frameReader) body(pooled bool) ([]byte, *buffer, error) {
-	if f.large = 4+f.size > bufferSizes[aheadClasses-1]; f.large {
+	if f.large = 4+f.size > largeFrame && len(f.buffered()) < 4+f.size; f.large {
 		return f.own(pooled)
 	}
 	if f.ahead == nil {
@@ -265,19 +280,21 @@ func (f *frameReader) body(pooled bool) ([]byte, *buffer, error) {
 		}
 	}
 	frame := f.ahead.b[f.r+4 : f.r+4+f.size : f.r+4+f.size]
-	if pooled {
-		return frame, nil, nil
-	}
-	frame = append(make([]byte, 0, f.size), frame...)
 	f.r += 4 + f.size
 	f.size = 0
+	if pooled {
+		f.lent++
+		return frame, nil, nil
+	}
+	frame = append(make([]byte, 0, len(frame)), frame...)
 	if f.r == f.w {
 		f.dropAhead()
 	}
 	return frame, nil, nil
 }
 
-// done gives back the frame that body returned with pooled set.
+// done gives back a frame that body returned with pooled set. Before all are given back no more is read but what
+// produceReady has told of.
 func (f *frameReader) done(frame []byte, b *buffer) {
 	if f.poison {
 		poison(frame)
@@ -286,14 +303,16 @@ func (f *frameReader) done(frame []byte, b *buffer) {
 		f.shelves.put(b, len(frame))
 		return
 	}
-	f.r += 4 + f.size
-	f.size = 0
+	f.lent--
 }
 
 // own reads a large frame into a buffer of its own.
 func (f *frameReader) own(pooled bool) ([]byte, *buffer, error) {
 	size := f.size
 	room := min(size, max(firstRoom, len(f.buffered()), f.trust))
+	if size <= bufferSizes[aheadClasses-1] {
+		room = size // no more than what is read ahead into
+	}
 	if err := f.grow(room); err != nil {
 		return nil, nil, err
 	}

@@ -68,6 +68,11 @@ func (s *script) Handle(ctx context.Context, r *Request) Reply {
 	return answer("ok " + body)
 }
 
+// HandleTogether takes Produces one after the other, so that what holds of one at a time is seen to hold of several.
+func (s *script) HandleTogether(ctx context.Context, requests []*Request, replies []Reply) int {
+	return oneByOne(s, ctx, requests, replies)
+}
+
 func bubble(t *testing.T, o ServerOptions, s *script, play func(t *testing.T, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

@@ -25,7 +25,7 @@ type jungle struct {
 	mu    sync.Mutex
 	perID map[uint64]*jungleConn
 
-	overlaps, closes atomic.Int64
+	overlaps, closes, together atomic.Int64
 }
 
 type jungleConn struct {
@@ -99,6 +99,12 @@ func (j *jungle) Handle(ctx context.Context, r *Request) Reply {
 		}
 	}
 	return reply
+}
+
+// HandleTogether is Handle of each.
+func (j *jungle) HandleTogether(ctx context.Context, requests []*Request, replies []Reply) int {
+	j.together.Add(int64(len(requests)))
+	return oneByOne(j, ctx, requests, replies)
 }
 
 // play is one client: it sends random requests, many at a time, and checks that
@@ -183,6 +189,9 @@ func (j *jungle) check(s *Server) {
 	}
 	if n := j.overlaps.Load(); n < 50 {
 		j.t.Errorf("only %d requests were handled while Produces were pending: this world is idle", n)
+	}
+	if n := j.together.Load(); n < 100 {
+		j.t.Errorf("only %d Produces were handled together with others", n)
 	}
 	if n := j.closes.Load(); n < 8 {
 		j.t.Errorf("only %d connections were closed in order", n)

@@ -16,9 +16,9 @@ type queued struct {
 	timing        timing
 }
 
-// reply puts a reply where it belongs: out, into the queue, or, if it is a
-// Produce's and another Produce has arrived whole, among the held ones.
-func (c *connection) reply(q queued, produce bool) error {
+// reply puts a reply where it belongs: out, into the queue, or, if another follows
+// at once, among the held ones.
+func (c *connection) reply(q queued, hold bool) error {
 	q.settle(c.server)
 	if q.reply.Pending == nil && (q.reply.Close || q.reply.None) {
 		q.reply.Body.Release()
@@ -32,7 +32,7 @@ func (c *connection) reply(q queued, produce bool) error {
 		if q.reply.Close {
 			return errEnd
 		}
-		if c.held != nil && !c.in.produceReady() && !c.flushHeld() {
+		if c.held != nil && !hold && !c.flushHeld() {
 			return errEnd
 		}
 		return nil
@@ -59,7 +59,7 @@ func (c *connection) reply(q queued, produce bool) error {
 	}
 	if q.reply.Throttle > 0 {
 		c.mute(q.reply.Throttle)
-	} else if produce && c.held.n < maxHeld && c.in.produceReady() {
+	} else if hold && c.held.n < maxHeld {
 		return nil
 	}
 	if !c.flushHeld() {

@@ -1,0 +1,163 @@
+package wire
+
+import (
+	"fmt"
+	"sync"
+)
+
+// Produces of one connection that have come together are handled together, where the handler can (Together): what they
+// bring for one partition is one write then, and their replies go out as one.
+
+// mostTogether is how many are handled at once. How many bytes of large ones is bounded by runBytes, and small ones lie in
+// one buffer.
+const mostTogether = 32
+
+// arrival is a Produce that was read.
+type arrival struct {
+	frame []byte
+	buf   *buffer // of its own, which a large one came in
+	charge
+}
+
+// together is Produces that were read and are to be handled together, and what that takes. It is pooled: who waits has
+// none.
+type together struct {
+	arrived  []arrival
+	requests []*Request
+	timings  []timing
+	replies  []Reply
+}
+
+var togetherPool = sync.Pool{New: func() any { return new(together) }}
+
+// arrive takes a Produce that was read, and handles it unless another has come whole.
+func (c *connection) arrive(frame []byte, buf *buffer) error {
+	if c.arrived == nil {
+		c.arrived = togetherPool.Get().(*together)
+	}
+	g := c.arrived
+	g.arrived = append(g.arrived, arrival{frame, buf, c.charge})
+	another := c.server.together != nil && !c.ahead && len(g.arrived) < mostTogether && c.mayWait(len(g.arrived)) && c.in.produceReady()
+	c.charge = charge{}
+	if another {
+		return nil
+	}
+	return c.handleArrived()
+}
+
+// mayWait says whether so many more replies may wait, and another.
+func (c *connection) mayWait(n int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.queue)+n < maxPending
+}
+
+// handleArrived handles the Produces that were read, in order. It is called before anything is waited for.
+func (c *connection) handleArrived() error {
+	g, current := c.arrived, c.charge
+	if g == nil {
+		return nil
+	}
+	c.arrived, c.charge = nil, charge{}
+	defer func() {
+		c.charge = current
+		for i := range g.arrived {
+			c.handled(&g.arrived[i])
+		}
+		clear(g.arrived)
+		clear(g.requests)
+		clear(g.replies)
+		g.arrived, g.requests, g.timings, g.replies = g.arrived[:0], g.requests[:0], g.timings[:0], g.replies[:0]
+		togetherPool.Put(g)
+	}()
+	if len(g.arrived) == 1 {
+		return c.handleProduce(&g.arrived[0])
+	}
+	for rest := g.arrived; len(rest) > 0; {
+		n, err := c.handleTogether(g, rest)
+		if err != nil {
+			return err
+		}
+		rest = rest[n:]
+	}
+	return nil
+}
+
+// handled gives back what a Produce has taken.
+func (c *connection) handled(a *arrival) {
+	a.giveBack(c.listener.budgets)
+	if a.frame != nil {
+		c.in.done(a.frame, a.buf)
+		a.frame = nil
+	}
+}
+
+// handleTogether handles some Produces and says how many: all, or those up to one after which the connection is to pause.
+func (c *connection) handleTogether(g *together, arrived []arrival) (int, error) {
+	g.requests, g.timings, g.replies = g.requests[:0], g.timings[:0], g.replies[:0]
+	var failed error
+	for i := range arrived {
+		r, t, err := c.begin(arrived[i].frame)
+		if failed = err; err != nil {
+			break // those before it are answered
+		}
+		g.requests, g.timings, g.replies = append(g.requests, r), append(g.timings, t), append(g.replies, Reply{})
+	}
+	n := c.runTogether(g)
+	for i := range n {
+		c.handled(&arrived[i])
+		c.ran(g.requests[i], &g.replies[i], &g.timings[i])
+	}
+	for i := range n {
+		q := answered(g.requests[i], g.replies[i], g.timings[i])
+		if err := c.reply(q, i < n-1); err != nil {
+			for i++; i < n; i++ {
+				q := answered(g.requests[i], g.replies[i], g.timings[i])
+				c.drop(&q)
+			}
+			return n, err
+		}
+	}
+	if n < len(g.requests) {
+		return n, nil
+	}
+	return n, failed
+}
+
+// runTogether has the handler answer, and says how many it has.
+func (c *connection) runTogether(g *together) int {
+	if len(g.requests) == 0 {
+		return 0
+	}
+	c.waits.Add(1)
+	defer c.endWait()
+	if g.timings[0].received != 0 {
+		now := c.server.clock()
+		for i := range g.timings {
+			g.timings[i].started = now
+		}
+	}
+	n := c.server.together.HandleTogether(c.handling, g.requests, g.replies)
+	if n < 1 || n > len(g.requests) {
+		panic(fmt.Sprintf("wire: the handler says that it has answered %d of %d requests", n, len(g.requests)))
+	}
+	c.server.counters.requests.Add(int64(n))
+	return n
+}
+
+// handleProduce handles one.
+func (c *connection) handleProduce(a *arrival) error {
+	c.charge, a.charge = a.charge, charge{}
+	r, t, err := c.begin(a.frame)
+	var reply Reply
+	if err == nil {
+		reply = c.run(r, &t)
+	}
+	c.giveBack()
+	c.handled(a)
+	if err != nil {
+		return err
+	}
+	// Where the handler takes one at a time, replies are still written together.
+	return c.reply(answered(r, reply, t), c.server.together == nil && c.in.produceReady())
+}
