@@ -32,11 +32,17 @@ func newDiskGate(width int) *diskGate {
 
 func (g *diskGate) clock() int64 { return int64(time.Since(g.start)) }
 
-// hasRead notes that something was read, from begun until now.
-func (g *diskGate) hasRead(begun int64) {
-	if now := g.clock(); now-begun >= int64(diskRead) {
-		g.last.Store(now)
-	}
+// read runs a call that reads what may not be in memory.
+func (g *diskGate) read(call func() (int, error)) (int, error) {
+	g.enter()
+	begun := g.clock()
+	defer func() {
+		if now := g.clock(); now-begun >= int64(diskRead) {
+			g.last.Store(now)
+		}
+		g.leave()
+	}()
+	return call()
 }
 
 // send runs a call that may have to read the disk.

@@ -173,14 +173,19 @@ func (w *socketWriter) sendAll(fd uintptr) bool {
 }
 
 // sendfile sends what comes next of the file. A thread that waits for the disk
-// is one that others have to do without: it takes a place at the gate.
+// is one that others have to do without: it takes a place at the gate. What lies in
+// memory does not wait for those.
 func (w *socketWriter) sendfile(fd int) (int, error) {
-	if n := min(w.left, directSection); !w.disk.stirred() && inMemory(w.in, w.off, n) {
+	switch n := min(w.left, directSection); {
+	case !inMemory(w.in, w.off, n):
+		return w.disk.send(func() (int, error) {
+			return sysSendfile(fd, w.in, &w.off, min(w.left, sendfileStep))
+		})
+	case w.disk.stirred():
+		return sysSendfile(fd, w.in, &w.off, n)
+	default:
 		return sysSendCached(fd, w.in, &w.off, n)
 	}
-	return w.disk.send(func() (int, error) {
-		return sysSendfile(fd, w.in, &w.off, min(w.left, sendfileStep))
-	})
 }
 
 // gather fills the vector with pieces, and says whether more is to follow them.

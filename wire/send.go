@@ -171,8 +171,10 @@ func (s *sender) section(out *output, sec Section) error {
 	return err
 }
 
-// copySection reads the section, from an offset in it, through the buffer.
+// copySection reads the section, from an offset in it, through the buffer. What
+// does not lie in memory takes a place at the gate; the rest must not wait for it.
 func (s *sender) copySection(out *output, sec Section, from int) error {
+	file, pos := sec.SysFile()
 	for off := from; off < sec.Len(); {
 		if s.end == len(s.buf.b) {
 			if err := s.room(out); err != nil {
@@ -180,11 +182,10 @@ func (s *sender) copySection(out *output, sec Section, from int) error {
 			}
 		}
 		want := min(sec.Len()-off, len(s.buf.b)-s.end)
-		out.disk.enter()
-		begun := out.disk.clock()
-		n, err := sec.ReadAt(s.buf.b[s.end:s.end+want], int64(off))
-		out.disk.hasRead(begun)
-		out.disk.leave()
+		n, err := readCached(file, s.buf.b[s.end:s.end+want], pos+int64(off)), error(nil)
+		if n < want {
+			n, err = out.disk.read(func() (int, error) { return sec.ReadAt(s.buf.b[s.end:s.end+want], int64(off)) })
+		}
 		if n < want {
 			if err == nil || errors.Is(err, io.EOF) {
 				err = errShortSection

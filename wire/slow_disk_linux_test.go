@@ -119,6 +119,47 @@ func TestNothingIsSentDirectlyWhileTheDiskIsRead(t *testing.T) {
 	}
 }
 
+// What lies in memory goes out while every place of those who wait for the disk is
+// taken, whether it is sent or copied.
+func TestCachedSectionsDoNotWaitForTheDisk(t *testing.T) {
+	seg := newSegment(t, 2*directSection)
+	if !inMemory(int(seg.file.Fd()), 0, directSection) {
+		t.Skip("the system does not tell what its page cache holds")
+	}
+	client, nc := ends(t)
+	go io.Copy(io.Discard, client)
+	o := output{nc: nc, progress: func() {}, counters: &counters{}, disk: newDiskGate(1)}
+	sent := make(chan error, 1)
+	let := make(chan struct{})
+	inside := make(chan struct{})
+	go o.disk.send(func() (int, error) { close(inside); <-let; return 0, nil })
+	<-inside
+	go func() {
+		s := getSender()
+		body := &Body{}
+		body.AppendSection(seg.section(0, 100))
+		body.AppendSection(seg.section(200, directSection))
+		body.AppendSection(seg.section(7, sectionCopyMax))
+		err := s.add(&o, 1, false, body)
+		if err == nil {
+			err = s.flush(&o)
+		}
+		s.free()
+		sent <- err
+	}()
+	select {
+	case err := <-sent:
+		if err != nil {
+			t.Error(err)
+		}
+		close(let)
+	case <-time.After(20 * time.Second):
+		t.Error("what is in memory waits for the disk")
+		close(let)
+		<-sent
+	}
+}
+
 // No stretch as long as what systems read ahead lies between two probes.
 func TestProbes(t *testing.T) {
 	for _, n := range []int{1, 2, readAhead - 1, readAhead, readAhead + 1, 3*readAhead - 5, directSection} {
