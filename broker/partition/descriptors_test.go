@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"millrace/storage/batch"
 	"millrace/storage/disktest"
 	"millrace/storage/log"
 )
@@ -98,6 +99,49 @@ func TestBatchesBehindOneWithoutADescriptor(t *testing.T) {
 			if e.Err != nil || int(e.Appended.Base) != i {
 				t.Errorf("batch %d is at %d: %v", i, e.Appended.Base, e.Err)
 			}
+		}
+	})
+}
+
+// TestReplicatedInPart: what stands in the log before a batch for which no file can be opened counts as what was copied
+// whole.
+func TestReplicatedInPart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fs := disktest.New()
+		p := flushing(t, fs)
+		defer p.Close()
+		b, _ := records(1)
+		c := defaults()
+		c.FlushMs, c.SegmentBytes = 10, int32(len(b))
+		p.SetConfig(c)
+		p.BecomeFollower(assign(2, 2, 2, []int32{2}, 1, 2))
+		two := append(b, b...)
+		batch.Patch(two[len(two)/2:], 1, 2)
+		fs.Refuse(func(op, name string) error {
+			if op == "create" && name == "/data/t-0/00000000000000000001.log" {
+				return &os.PathError{Op: op, Path: name, Err: syscall.EMFILE}
+			}
+			return nil
+		})
+		w := NewWaiter()
+		p.Watch(w, OnLogEnd)
+		defer p.Unwatch(w)
+		if err := p.Replicate(Copied{LeaderEpoch: 2, From: 0, Records: two}); !errors.Is(err, log.ErrNoDescriptor) {
+			t.Fatal(err)
+		}
+		select {
+		case <-w.C():
+		default:
+			t.Error("nobody is told")
+		}
+		time.Sleep(11 * time.Millisecond)
+		synctest.Wait()
+		if flushed := p.Log().FlushedOffset(); flushed != 1 || p.counted != 1 {
+			t.Errorf("flushed to %d, %d count", flushed, p.counted)
+		}
+		fs.Refuse(nil)
+		if err := p.Replicate(Copied{LeaderEpoch: 2, From: 1, Records: two[len(two)/2:]}); err != nil {
+			t.Fatal(err)
 		}
 	})
 }

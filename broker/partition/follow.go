@@ -58,15 +58,18 @@ func (p *Partition) Replicate(c Copied) error {
 		return fmt.Errorf("replicate to %v: fetched from %d, but the log now ends at %d", p, c.From, v.LogEnd())
 	}
 	if len(c.Records) > 0 {
-		if _, err := p.Log().AppendAsFollower(c.Records); err != nil {
+		_, err := p.Log().AppendAsFollower(c.Records)
+		if end := p.Log().View().LogEnd(); end > c.From { // also what stands there before an error
+			p.counted = end
+			p.wake(OnLogEnd)
+			if p.flushDue(p.now()) {
+				p.startFlush()
+			}
+			p.armFlush()
+		}
+		if err != nil {
 			return fmt.Errorf("replicate to %v: %w", p, err)
 		}
-		p.counted = p.Log().View().LogEnd()
-		p.wake(OnLogEnd)
-		if p.flushDue(p.now()) {
-			p.startFlush()
-		}
-		p.armFlush()
 	}
 	v = p.Log().View()
 	hw := min(c.HighWatermark, v.LogEnd())

@@ -243,8 +243,12 @@ func (l *Log) roll(base batch.Offset, now int64) error {
 	sync := l.beginsAt(base) && !faults.pointPasses
 	err := l.exchangeActive(base, now, sync)
 	if err != nil && !l.begunHalf {
-		// A snapshot where no segment begins says that the log was closed there.
+		// A snapshot where no segment begins says that the log was closed there. A flush that is under way may raise the
+		// recovery point to it without another look at the directory: it is gone for good before that.
 		if drop := l.dropSnapshots(func(o batch.Offset) bool { return o == base && !l.isBase(o) }); drop != nil {
+			return drop
+		}
+		if drop := l.fs.SyncDir(l.dir); drop != nil {
 			return drop
 		}
 		l.beginsNot(base)

@@ -163,8 +163,8 @@ func (l *Log) raiseFlushed(v *View, what scope) {
 		l.begun = l.begun[1:] // the view has it, and the one before it was synced as a whole
 	}
 	// Where the view ends a segment may have begun since: its own last one was synced while it was written to, without
-	// its indexes.
-	if len(l.begun) > 0 && l.begun[0] == end && !faults.pointPasses {
+	// its indexes. A close syncs these too, under the owner's lock: what it finds begun there has come to nothing.
+	if len(l.begun) > 0 && l.begun[0] == end && what != flushWhole && !faults.pointPasses {
 		end = base
 	}
 	l.point.Store(max(l.point.Load(), int64(end)))

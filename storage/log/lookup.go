@@ -83,7 +83,7 @@ func (v *View) beforeTime(i int, ts int64) (int64, bool, error) {
 	seg := v.segs[i]
 	// Every record up to the last time entry below ts is older; the offset index knows where those end.
 	e, ok, err := seg.times.floor(func(e timeEntry) bool { return e.timestamp < ts })
-	if err != nil && !isCorrupt(err) {
+	if err != nil && !isCorrupt(err) && !isMissing(err) {
 		return 0, false, err
 	}
 	from := v.start

@@ -110,3 +110,27 @@ func TestIndexRoomOfTheFirstSegment(t *testing.T) {
 		t.Errorf("the next segment's indexes have the old size: segments at %v", got)
 	}
 }
+
+// TestTimeWithoutItsIndex: where a time index is gone the segment itself says.
+func TestTimeWithoutItsIndex(t *testing.T) {
+	x := newLived(t)
+	x.add(30)
+	x.ok(x.log.Roll())
+	x.add(10)
+	want, ok, err := x.log.OffsetForTime(0, x.log.End())
+	x.ok(err)
+	if !ok {
+		t.Fatal("none of the records is found")
+	}
+	for _, fully := range []bool{false, true} {
+		x.closed()
+		if fully {
+			x.ok(x.fs.Remove(x.o.Dir + "/" + fileName(0, suffixIndex)))
+		}
+		x.ok(x.fs.Remove(x.o.Dir + "/" + fileName(0, suffixTimeIndex)))
+		got, ok, err := x.log.OffsetForTime(want.Timestamp, x.log.End())
+		if err != nil || !ok || got.Offset != want.Offset {
+			t.Errorf("without the offset index %v: %+v, %v, %v", fully, got, ok, err)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -542,6 +543,42 @@ func TestTruncationHasSpareFiles(t *testing.T) {
 		}
 		if fs.open != 0 {
 			t.Errorf("%d files are open", fs.open)
+		}
+	}
+}
+
+// TestRollThatComesToNothing: the snapshot of a roll for which no descriptor was left does not come back after a crash, or
+// a flush that was under way would say that the log was closed there.
+func TestRollThatComesToNothing(t *testing.T) {
+	impatient(t)
+	for seed := range uint64(40) {
+		x := newLived(t)
+		x.add(10)
+		x.ok(x.log.Flush())
+		x.add(10)
+		snapshot := x.o.Dir + "/" + fileName(20, suffixSnapshot)
+		refuse := func(ops ...string) {
+			x.fs.Refuse(func(op, name string) error {
+				if slices.Contains(ops, op+" "+name) {
+					return syscall.EMFILE
+				}
+				return nil
+			})
+		}
+		if seed%2 == 0 {
+			refuse("create "+x.o.Dir+"/"+fileName(20, suffixLog), "syncdir "+x.o.Dir)
+			if err := x.log.Roll(); !errors.Is(err, ErrNoDescriptor) || len(x.log.begun) != 1 {
+				t.Fatalf("a roll that leaves a snapshot says %v, and counts as one that did not begin", err)
+			}
+		}
+		refuse("create " + x.o.Dir + "/" + fileName(20, suffixLog))
+		if err := x.log.Roll(); !errors.Is(err, ErrNoDescriptor) || len(x.log.begun) != 0 {
+			t.Fatalf("the roll says %v; begun: %v", err, x.log.begun)
+		}
+		x.fs.Refuse(nil)
+		x.fs.Crash(rand.New(rand.NewPCG(seed, 1)))
+		if _, err := x.fs.Stat(snapshot); err == nil {
+			t.Fatalf("seed %d: the snapshot is there again", seed)
 		}
 	}
 }
