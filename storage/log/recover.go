@@ -95,16 +95,17 @@ func (l *Log) recover(o Options, found []segmentFiles, epochsGood bool, report *
 		return nil
 	}
 	l.end = from.offset
-	told := l.now()
+	p := recovering{l: l, segments: len(all) - first, told: l.now(), done: -from.pos, total: -from.pos}
+	for _, seg := range all[first:] {
+		p.total += seg.size
+	}
 	for i := first; i < len(all); i++ {
-		if now := l.now(); now.Sub(told) >= tellProgress {
-			told = now
-			l.logger.Info("log is being recovered", l.field(), zap.Int("segments done", i-first), zap.Int("of", len(all)-first), zap.Int64("bytes read", report.Scanned))
-		}
+		p.at(0)
 		// l.segs is what is known to be good, so that everything an append does can be done here.
 		l.segs = all[: i+1 : i+1]
-		bad, err := l.recoverSegment(all[i], from, point, report)
+		bad, err := l.recoverSegment(all[i], from, point, report, &p)
 		from = middle{}
+		p.passed(all[i])
 		if err != nil {
 			return err
 		}
@@ -267,7 +268,7 @@ func (s *segment) timesBelow(o batch.Offset) (n int, good bool, err error) {
 
 // recoverSegment reads a segment from a place on as if its batches were appended one by one, and leaves it the active one.
 // It returns where and why that ended early, nil if it did not.
-func (l *Log) recoverSegment(seg *segment, from middle, point batch.Offset, report *Report) (*CorruptError, error) {
+func (l *Log) recoverSegment(seg *segment, from middle, point batch.Offset, report *Report, p *recovering) (*CorruptError, error) {
 	f, err := seg.log.acquire()
 	if err != nil {
 		return nil, err
@@ -306,7 +307,40 @@ func (l *Log) recoverSegment(seg *segment, from middle, point batch.Offset, repo
 			return nil, err
 		}
 		s.step(h)
+		p.at(s.pos)
 	}
+}
+
+// recovering tells of a recovery that takes long.
+type recovering struct {
+	l           *Log
+	segments    int
+	over        int   // segments
+	done, total int64 // bytes: of the segments that are over, and of all, without what is not checked
+	asked       int64 // where in the segment the clock was looked at
+	told        time.Time
+}
+
+// askedEach is how many bytes are checked between two looks at the clock.
+const askedEach = 1 << 20
+
+// at says that a segment is checked up to a position.
+func (p *recovering) at(pos int64) {
+	if pos > 0 && pos-p.asked < askedEach {
+		return
+	}
+	p.asked = pos
+	if now := p.l.now(); now.Sub(p.told) >= tellProgress {
+		p.told = now
+		p.l.logger.Info("log is being recovered", p.l.field(), zap.Int("segments done", p.over), zap.Int("of", p.segments), zap.Int64("bytes checked", max(p.done+pos, 0)), zap.Int64("of bytes", p.total))
+	}
+}
+
+// passed says that a segment is over.
+func (p *recovering) passed(seg *segment) {
+	p.over++
+	p.done += seg.size
+	p.asked = 0
 }
 
 // startRecovery makes a segment the active one, with what its indexes hold of batches before a place.

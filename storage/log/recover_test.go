@@ -194,8 +194,8 @@ func TestRecoveryTells(t *testing.T) {
 	}{
 		{time.Nanosecond, true, []string{fmt.Sprintf("log was cut at the first bad batch: offset 25 position %d bytes %d readable batches 34", at, 35*size)}},
 		{6 * time.Second, false, []string{
-			"log is being recovered: segments done 0 of 2 bytes read 0",
-			fmt.Sprintf("log is being recovered: segments done 1 of 2 bytes read %d", 20*size),
+			fmt.Sprintf("log is being recovered: segments done 0 of 2 bytes checked 0 of bytes %d", 25*size),
+			fmt.Sprintf("log is being recovered: segments done 1 of 2 bytes checked %d of bytes %d", 20*size, 25*size),
 		}},
 	} {
 		core, lines := observer.New(zap.InfoLevel)
@@ -213,7 +213,7 @@ func TestRecoveryTells(t *testing.T) {
 			if fields["log"] != x.o.Dir {
 				t.Errorf("%q is of the log %v", l.Message, fields["log"])
 			}
-			for _, key := range []string{"segments done", "of", "offset", "position", "bytes", "readable batches", "bytes read"} {
+			for _, key := range []string{"segments done", "of", "offset", "position", "bytes", "readable batches", "bytes checked", "of bytes"} {
 				if v, ok := fields[key]; ok {
 					text += fmt.Sprint(" ", key, " ", v)
 				}
@@ -271,6 +271,47 @@ func TestForgottenProducersCostNoReading(t *testing.T) {
 		x.o.RecoveryPoint = x.log.RecoveryPoint()
 		if r, _ := x.open(true); r.Scanned != 0 {
 			t.Errorf("life %d: %d bytes were read", life, r.Scanned)
+		}
+	}
+}
+
+// TestRecoveryTellsWithinASegment: a recovery that takes long is told of within one segment, too, and not more often than
+// the clock allows.
+func TestRecoveryTellsWithinASegment(t *testing.T) {
+	x := newLived(t)
+	for range 12 {
+		u := batch.NewBuilder(batch.BuilderOptions{})
+		u.Add(1000, nil, make([]byte, 1<<20))
+		b := u.Bytes()
+		h, err := batch.ParseHeader(b)
+		x.ok(err)
+		_, err = x.log.Append(b, h, 1000)
+		x.ok(err)
+	}
+	size := x.log.active.size
+	x.fs.Kill()
+	clock, step := time.UnixMilli(20_000), time.Duration(0)
+	x.o.Now = func() time.Time { clock = clock.Add(step); return clock }
+	for _, c := range []struct {
+		step  time.Duration
+		lines int
+	}{{time.Nanosecond, 0}, {tellProgress / 2, 6}, {tellProgress, 12}} {
+		core, lines := observer.New(zap.InfoLevel)
+		x.o.Logger, step = zap.New(core), c.step
+		x.open(false)
+		x.fs.Kill()
+		checked := int64(0)
+		all := lines.All()
+		for _, l := range all {
+			fields := l.ContextMap()
+			n, _ := fields["bytes checked"].(int64)
+			if n < checked || n > size || fields["of bytes"] != size || fields["segments done"] != int64(0) {
+				t.Errorf("%s: %v, after %d of %d bytes", l.Message, fields, checked, size)
+			}
+			checked = n
+		}
+		if n := len(all); n < c.lines || n > c.lines+2 || c.lines > 0 && checked < size/2 {
+			t.Errorf("with %v between two looks at the clock there are %d lines, the last after %d of %d bytes", c.step, n, checked, size)
 		}
 	}
 }
