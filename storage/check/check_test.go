@@ -179,13 +179,20 @@ func content(fs *disktest.FS) (string, error) {
 			return "", errors.New("put aside")
 		}
 	}
-	var out strings.Builder
-	v := l.View()
 	if s.ClusterID() != cluster {
 		return "", errors.New("of another cluster") // which the broker's metadata tell
 	}
+	return logContent(l.View(), l.Producers())
+}
+
+// logContent is everything a broker reads of a log.
+func logContent(v *log.View, producers any) (string, error) {
+	var out strings.Builder
 	// The high watermark is not among them: leaders bring it up again.
-	fmt.Fprintln(&out, v.LogStart(), v.LogEnd(), v.Epochs().Entries(), l.Producers())
+	fmt.Fprintln(&out, v.LogStart(), v.LogEnd(), v.Epochs().Entries(), producers)
+	if n := v.LogEnd() - v.LogStart(); n > 10000 {
+		return "", fmt.Errorf("%d offsets", n)
+	}
 	for at := v.LogStart(); at < v.LogEnd(); {
 		sec, err := v.Read(at, v.LogEnd(), 1<<20, true)
 		if err != nil {
@@ -201,6 +208,9 @@ func content(fs *disktest.FS) (string, error) {
 			h, err := batch.ParseHeader(p)
 			if err != nil {
 				return "", err
+			}
+			if h.Size() > len(p) {
+				return "", fmt.Errorf("a batch of %d bytes at %d, of which %d are read", h.Size(), h.BaseOffset, len(p))
 			}
 			if err := batch.CheckCRC(p[:h.Size()]); err != nil {
 				return "", err

@@ -103,7 +103,7 @@ func (l *Log) recover(o Options, found []segmentFiles, epochsGood bool, report *
 		p.at(0)
 		// l.segs is what is known to be good, so that everything an append does can be done here.
 		l.segs = all[: i+1 : i+1]
-		bad, err := l.recoverSegment(all[i], from, point, report, &p)
+		bad, hole, err := l.recoverSegment(all[i], from, point, report, &p)
 		from = middle{}
 		p.passed(all[i])
 		if err != nil {
@@ -119,6 +119,10 @@ func (l *Log) recover(o Options, found []segmentFiles, epochsGood bool, report *
 			break
 		}
 		if bad := l.joint(all[i+1], point, o.Holes); bad != nil {
+			if hole != nil {
+				hole.Reason = bad
+				return &DamagedError{*hole}
+			}
 			if l.end < point {
 				return &DamagedError{Damage{Segment: all[i+1].log.path, Offset: l.end, Reason: bad}}
 			}
@@ -267,15 +271,17 @@ func (s *segment) timesBelow(o batch.Offset) (n int, good bool, err error) {
 }
 
 // recoverSegment reads a segment from a place on as if its batches were appended one by one, and leaves it the active one.
-// It returns where and why that ended early, nil if it did not.
-func (l *Log) recoverSegment(seg *segment, from middle, point batch.Offset, report *Report, p *recovering) (*CorruptError, error) {
+// It returns where and why that ended early, nil if it did not; and where its offsets pass over the recovery point, which
+// was the end of a batch once. A cleaning leaves such a hole, in a segment that is whole. Where something is bad behind it,
+// no checksum covers the offset that passed over: what may be damaged then lies below the point.
+func (l *Log) recoverSegment(seg *segment, from middle, point batch.Offset, report *Report, p *recovering) (_ *CorruptError, hole *Damage, _ error) {
 	f, err := seg.log.acquire()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer seg.log.release()
 	if err := l.startRecovery(seg, from); err != nil {
-		return nil, l.fail("recovery", err)
+		return nil, nil, l.fail("recovery", err)
 	}
 	s := scanner{f: f, pos: from.pos, limit: seg.size, buf: make([]byte, int(max(min(seg.size-from.pos, wholeScan), batch.HeaderSize)))}
 	defer func() { report.Scanned += s.read }()
@@ -283,28 +289,34 @@ func (l *Log) recoverSegment(seg *segment, from middle, point batch.Offset, repo
 	for {
 		h, m, err := l.recoverBatch(&s, seg)
 		if err == io.EOF {
-			return nil, nil
+			return nil, hole, nil
 		}
 		var bad *CorruptError
 		if err != nil && !errors.As(err, &bad) {
-			return nil, err
+			return nil, nil, err
 		}
 		if bad != nil {
 			damage := Damage{Segment: seg.log.path, Position: s.pos, Offset: l.end, Reason: bad}
 			switch {
+			case l.end >= point && hole != nil:
+				hole.Reason = bad
+				return nil, nil, &DamagedError{*hole}
 			case l.end >= point:
-				return bad, nil
+				return bad, nil, nil
 			case h.Magic == batch.Magic && h.NextOffset() <= point:
 				// Its frame is whole and lies below the recovery point: what follows can be read, and a reader is told
 				// by the checksum.
 				report.Damage = append(report.Damage, damage)
 				h.ProducerID, h.LeaderEpoch, h.MaxTimestamp = batch.NoProducerID, batch.NoLeaderEpoch, batch.NoTimestamp
 			default:
-				return nil, &DamagedError{damage}
+				return nil, nil, &DamagedError{damage}
 			}
 		}
+		if bad == nil && l.end < point && h.BaseOffset > point {
+			hole = &Damage{Segment: seg.log.path, Position: s.pos, Offset: l.end}
+		}
 		if err := l.written(h, m, s.pos); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		s.step(h)
 		p.at(s.pos)
