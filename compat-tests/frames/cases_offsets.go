@@ -1,6 +1,7 @@
 package frames
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -98,6 +99,14 @@ func commitCases() []Case {
 				r.Topics[0].Partitions[1].Offset = 99
 			})
 			c.fetched("the other", "g", "t")
+			if c.Version >= 2 { // Kafka 3.9 takes a partition once
+				ask("more than the log takes as one batch", func(r *kmsg.OffsetCommitRequest) {
+					one := r.Topics[0].Partitions[0]
+					one.Metadata, one.Offset = kmsg.StringPtr(strings.Repeat("m", 4096)), 98
+					r.Topics[0].Partitions = slices.Repeat([]kmsg.OffsetCommitRequestTopicPartition{one}, 268)
+				})
+				c.fetched("none of it", "g", "t")
+			}
 			ask("wide characters", func(r *kmsg.OffsetCommitRequest) {
 				r.Topics[0].Partitions[0].Metadata = kmsg.StringPtr(strings.Repeat("ä", 4096))
 				r.Topics[0].Partitions[1].Metadata = kmsg.StringPtr(strings.Repeat("😀", 2049))
