@@ -117,14 +117,14 @@ func (l *Log) open(o Options, report *Report) error {
 			return l.fail("start above the log end", err) // an opening is begun anew
 		}
 	}
+	// As in Kafka, which knows after a start the producers of records that may still be read, and those that a
+	// snapshot above the log start names: none where all records were deleted.
 	if l.start == l.end && l.producers.Len() > 0 {
-		// As in Kafka, which knows after a start the producers of records that may still be read, and those that a
-		// snapshot above the log start names: none where all records were deleted.
 		l.producers.Clear(l.end)
 		l.touched = true // a close is to leave a snapshot that says so
-		if err := l.dropSnapshots(func(s batch.Offset) bool { return s <= l.start }); err != nil {
-			return l.fail("removing snapshots", err)
-		}
+	}
+	if err := l.dropSnapshots(func(s batch.Offset) bool { return s <= l.start }); err != nil {
+		return l.fail("removing snapshots", err)
 	}
 	l.epochs = l.epochs.TruncateFromEnd(l.end).TruncateFromStart(l.start)
 	l.touched = l.touched || !l.epochs.Equal(l.stored) // a close is to say so
@@ -284,7 +284,7 @@ func (l *Log) openClean(o Options, found []segmentFiles, report *Report) error {
 	} else if l.end, err = seg.endOf(seg.size); err != nil {
 		return l.damaged(err, seg)
 	}
-	at, err := l.loadProducers(l.end, l.segs[0].base, report)
+	at, err := l.loadProducers(l.start, l.end, l.segs[0].base, report)
 	if err != nil {
 		return err
 	}
@@ -315,7 +315,7 @@ func (l *Log) replay(i int, from batch.Offset, report *Report) error {
 		return nil
 	}
 	return l.walk(seg, 0, report, func(s *scanner, h batch.Header) error {
-		if h.BaseOffset < from || !h.HasProducer() {
+		if h.LastOffset() < from || !h.HasProducer() {
 			return nil
 		}
 		m, err := s.marker(h)

@@ -62,7 +62,11 @@ func (l *Log) recover(o Options, found []segmentFiles, epochsGood bool, report *
 	if err := l.dropSnapshots(func(s batch.Offset) bool { return s > from.offset && !faults.keepNewer }); err != nil {
 		return l.fail("removing snapshots", err)
 	}
-	at, err := l.loadProducers(from.offset, all[0].base, report)
+	// Where the log was said to start, and not where it does: Kafka asks its checkpoint, which has nothing of a log that
+	// starts with a segment.
+	above := max(o.LogStart, 0)
+	known := slices.ContainsFunc(l.snapshots, func(s batch.Offset) bool { return above < s && s <= all[first].base })
+	at, err := l.loadProducers(above, from.offset, all[0].base, report)
 	if err != nil {
 		return err
 	}
@@ -72,10 +76,12 @@ func (l *Log) recover(o Options, found []segmentFiles, epochsGood bool, report *
 		if err := l.dropSnapshots(func(s batch.Offset) bool { return s > from.offset }); err != nil {
 			return l.fail("removing snapshots", err)
 		}
-		if at, err = l.loadProducers(from.offset, all[0].base, report); err != nil {
+		if at, err = l.loadProducers(above, from.offset, all[0].base, report); err != nil {
 			return err
 		}
 	}
+	// Kafka reads the segment from its start, with what a snapshot knows there: without one, those who wrote to what is left.
+	forgotten := !known && l.producers.ForgetBelow(max(above, all[0].base)) > 0
 	if point > all[first].base && from.pos == 0 {
 		// The indexes are made anew: nothing may say any more that they are durable, nor what an earlier life has removed
 		// without a sync.
@@ -89,7 +95,7 @@ func (l *Log) recover(o Options, found []segmentFiles, epochsGood bool, report *
 		}
 	}
 	if from.whole && first == len(all)-1 {
-		l.end, l.touched = from.offset, false
+		l.end, l.touched = from.offset, forgotten // a close is to say so
 		l.active = active{size: all[first].size, maxTimestamp: batch.NoTimestamp, maxOffset: all[first].base}
 		l.setFlushed(l.end)
 		return nil

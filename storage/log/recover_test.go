@@ -125,6 +125,74 @@ func TestProducersOfDeletedRecordsAreForgotten(t *testing.T) {
 	}
 }
 
+// A recovery knows what Kafka's does: the producers that the snapshot at the base of its
+// first segment names, unless all below that was deleted, and those who have written to
+// what it reads. What a close in order has left beside is not asked.
+func TestRecoveryForgetsWhoWroteBelowItsSegment(t *testing.T) {
+	for _, c := range []struct {
+		start batch.Offset // as the checkpoint says, which says nothing of a log that begins with a segment
+		known []int        // producers, opening after opening
+	}{
+		{0, []int{2, 2, 2, 2}},
+		{1, []int{2, 1, 1, 1}},
+		{-1, []int{2, 1, 1, 1}}, // the first opening has removed the snapshot at the log start
+	} {
+		fs := disktest.New()
+		o := Options{FS: fs, Dir: "d/t-0", Topic: "t", Now: func() time.Time { return time.UnixMilli(1000) }}
+		l, _, err := Open(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for id := range batch.ProducerID(2) {
+			u := batch.NewBuilder(batch.BuilderOptions{Producer: true, ProducerID: id, ProducerEpoch: 0, BaseSequence: 0})
+			u.Add(7, nil, []byte("v"))
+			b := u.Bytes()
+			h, err := batch.ParseHeader(b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := l.Append(b, h, 7); err != nil {
+				t.Fatal(err)
+			}
+			l.SetHighWatermark(batch.Offset(id) + 1)
+			if id == 0 {
+				if err := l.SetLogStart(max(c.start, -c.start)); err != nil {
+					t.Fatal(err)
+				}
+				if err := l.Roll(); err != nil {
+					t.Fatal(err)
+				}
+				if c.start < 0 {
+					if _, err := l.Retain(o.Now()); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		o.LogStart, o.HighWatermark, o.RecoveryPoint, o.Clean = max(c.start, 0), 2, 2, true
+		for i, want := range c.known {
+			if l, _, err = Open(o); err != nil {
+				t.Fatal(err)
+			}
+			if got := len(l.Producers()); got != want {
+				t.Errorf("start %d, opening %d: %d producers are known, want %d", c.start, i, got, want)
+			}
+			// The third is closed in order, and the fourth finds what that has left.
+			if o.Clean = i == 2; o.Clean {
+				err = l.Close()
+			} else {
+				l.Abandon()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
 // A crash keeps no producer that an orderly stop would let go: one whose last
 // record is older than producers are remembered. Its record stays.
 func TestRecoveryForgetsOldProducers(t *testing.T) {

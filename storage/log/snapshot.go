@@ -68,13 +68,17 @@ func (l *Log) dropSnapshots(gone func(batch.Offset) bool) error {
 	return failed
 }
 
-// loadProducers loads the newest readable snapshot at or below an offset, and says at which one the state is then. With
-// none it is the state of an empty log at floor.
-func (l *Log) loadProducers(upTo, floor batch.Offset, report *Report) (batch.Offset, error) {
+// loadProducers loads the newest readable snapshot at or below an offset and above another, and says at which one the
+// state is then. With none it is the state of an empty log at floor, or at that other offset. As in Kafka, a snapshot that
+// is not above the log start is none: it knows but producers of what was deleted.
+func (l *Log) loadProducers(above, upTo, floor batch.Offset, report *Report) (batch.Offset, error) {
 	for i := len(l.snapshots) - 1; i >= 0; i-- {
 		o := l.snapshots[i]
 		if o > upTo {
 			continue
+		}
+		if o <= above {
+			break
 		}
 		name := fileName(o, suffixSnapshot)
 		b, err := disk.ReadFile(l.fs, l.dir+"/"+name, maxSnapshot)
@@ -92,6 +96,7 @@ func (l *Log) loadProducers(upTo, floor batch.Offset, report *Report) (batch.Off
 		l.producers.Load(entries, o, l.now().UnixMilli(), l.expireMs)
 		return o, nil
 	}
+	floor = max(floor, min(above, upTo))
 	l.producers.Clear(floor)
 	return floor, nil
 }

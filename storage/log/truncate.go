@@ -123,7 +123,7 @@ func (l *Log) truncate(to batch.Offset) error {
 		return err
 	}
 	var report Report
-	from, err := l.loadProducers(end, l.segs[0].base, &report)
+	from, err := l.loadProducers(l.start, end, l.segs[0].base, &report)
 	if err != nil {
 		return err
 	}

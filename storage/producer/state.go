@@ -327,6 +327,20 @@ func (s *State) Expire(now, ms int64) int {
 	return n
 }
 
+// ForgetBelow forgets producers whose last batch lies below an offset and that have no transaction open, and returns how
+// many.
+func (s *State) ForgetBelow(offset batch.Offset) int {
+	n := 0
+	// any order: each is looked at by itself.
+	for id, e := range s.producers {
+		if e.txnFirst < 0 && (e.n == 0 || e.kept[e.n-1].last < offset) {
+			delete(s.producers, id)
+			n++
+		}
+	}
+	return n
+}
+
 func (e *entry) expired(now, ms int64) bool { return e.txnFirst < 0 && now-e.lastTimestamp >= ms }
 
 // Clear forgets everything; the state is then that of a log which starts, empty, at end.
