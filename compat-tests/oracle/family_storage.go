@@ -45,6 +45,7 @@ func init() {
 			{30, (*gen).store},
 			{8, (*gen).storeLikeProducer},
 			{9, (*gen).sweep},
+			{7, (*gen).sweepOtherwise},
 			{9, (*gen).retain},
 			{8, (*gen).deleteStored},
 			{14, (*gen).lookUp},
@@ -194,11 +195,56 @@ func (g *gen) sweep() Step {
 	what := fmt.Sprintf("clean %s/%d", compacted, index)
 	return Step{Text: what, Do: func(p *Play) {
 		for range 2 {
-			if !p.kafka().sweepable(compacted) || !p.swept(index) {
+			if !p.kafka().sweepable(byRatio) || !p.swept(compacted, byRatio) {
 				break
 			}
 		}
 		p.everything(compacted, index)
+	}}
+}
+
+// letting is how a topic is let be cleaned, all at once: what is set first, and is
+// not to have it cleaned, where there is something; what is; and what takes it back.
+type letting struct {
+	topic           string
+	held, let, back []string
+}
+
+const (
+	ratio        = "min.cleanable.dirty.ratio"
+	hardlyDirty  = "0.001"
+	neverOverdue = "9223372036854775807"
+)
+
+var byRatio = letting{compacted, nil, []string{ratio, hardlyDirty}, []string{ratio, neverClean}}
+
+// lettings are the other ways: each of the configs that say when a log is cleaned
+// counts as soon as it is changed. Records are from some hours ago, some from now.
+var lettings = []letting{
+	{compacted, []string{"max.compaction.lag.ms", "864000000"}, []string{"max.compaction.lag.ms", "1"}, []string{"max.compaction.lag.ms", neverOverdue}},
+	{compacted, nil, []string{"max.compaction.lag.ms", "1"}, []string{"max.compaction.lag.ms", neverOverdue}},
+	{compacted, []string{"min.compaction.lag.ms", "864000000", ratio, hardlyDirty}, []string{"min.compaction.lag.ms", "0"}, []string{ratio, neverClean}},
+	{compacted, []string{"cleanup.policy", "delete", ratio, hardlyDirty}, []string{"cleanup.policy", "compact"}, []string{ratio, neverClean}},
+	{compacted, nil, []string{"delete.retention.ms", "0", ratio, hardlyDirty}, []string{"delete.retention.ms", "86400000", ratio, neverClean}},
+	{deleted, []string{ratio, hardlyDirty}, []string{"cleanup.policy", "compact"}, []string{"cleanup.policy", "delete", ratio, neverClean}},
+}
+
+// sweepOtherwise is sweep by another of the configs that let a log be cleaned.
+func (g *gen) sweepOtherwise() Step {
+	by := oneOf(g.Rand, lettings...)
+	what := fmt.Sprintf("clean %s: with %q it is left alone, with %q not", by.topic, by.held, by.let)
+	return Step{Text: what, Do: func(p *Play) {
+		if by.topic == deleted {
+			p.repacked(deleted)
+		}
+		for range 2 {
+			if !p.kafka().sweepable(by) || !p.swept(by.topic, by) {
+				break
+			}
+		}
+		for index := range partitionsOf(by.topic) {
+			p.everything(by.topic, index)
+		}
 	}}
 }
 
@@ -357,6 +403,7 @@ func (g *gen) reconfigure() Step {
 		[]string{"cleanup.policy", oneOf(g.Rand, "compact", "delete", "compact,delete", "")},
 		[]string{"compression.gzip.level", oneOf(g.Rand, "1", "9"), "compression.type", "gzip"},
 		[]string{"flush.messages", "1"},
+		[]string{"flush.ms", oneOf(g.Rand, "0", "1")},
 	)
 	var bs []batch.Batch
 	var vs []pick
