@@ -65,8 +65,8 @@ type connection struct {
 	arrived  *together // Produces that were read; nil: none
 
 	// Of both, for those who evict:
-	frameSince atomic.Int64 // when a charged frame began to be read, of server.clock; 0: none is
-	frameBytes atomic.Int64 // how much of it has come
+	frameSince atomic.Int64 // since when a charged frame is watched, of server.clock; 0: none is
+	frameBytes atomic.Int64 // how much of it has come since
 	owed       atomic.Int64 // bytes of replies in memory, being written
 
 	mu       sync.Mutex
@@ -193,9 +193,16 @@ func (c *connection) leaveGate() {
 // received notes that bytes have come.
 func (c *connection) received(n int) {
 	c.touch()
-	if c.frameSince.Load() != 0 {
-		c.frameBytes.Add(int64(n))
+	since := c.frameSince.Load()
+	if since == 0 {
+		return
 	}
+	if took := time.Duration(c.lastActive.Load() - since); took >= slowGrace && !tooSlow(c.frameBytes.Load(), took) {
+		// It came quickly enough until now, which is no credit for later.
+		c.frameBytes.Store(0)
+		c.frameSince.Store(max(c.lastActive.Load(), 1))
+	}
+	c.frameBytes.Add(int64(n))
 }
 
 // waitUnmuted waits until a throttled connection may go on.

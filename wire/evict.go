@@ -101,8 +101,10 @@ func (c *connection) sendsSlowly(now int64) bool {
 		return true
 	}
 	took := time.Duration(now - since)
-	return took >= slowGrace && float64(c.frameBytes.Load()) < slowestRate*took.Seconds()
+	return took >= slowGrace && tooSlow(c.frameBytes.Load(), took)
 }
+
+func tooSlow(n int64, took time.Duration) bool { return float64(n) < slowestRate*took.Seconds() }
 
 // owe counts a reply that is to be written, and makes room if replies take too
 // much.

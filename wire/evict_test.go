@@ -101,6 +101,36 @@ func TestDrippingSenderGivesWay(t *testing.T) {
 	})
 }
 
+// Nor is one that has sent much at once and drips then: what came is no credit.
+func TestDrippingAfterABurstGivesWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, ServerOptions{Budget: 1 << 20, Handler: echo()})
+		defer w.close()
+		p := w.dial()
+		defer p.nc.Close()
+		big := frame(keyProduce, 3, 1, strings.Repeat("x", 1<<20-100))
+		p.send(big[:900<<10])
+		dripped := make(chan struct{})
+		go func() {
+			defer close(dripped)
+			for i := range 100 {
+				time.Sleep(time.Second)
+				if _, err := p.nc.Write(big[900<<10+i : 900<<10+i+1]); err != nil {
+					return
+				}
+			}
+		}()
+		q := w.dial()
+		defer q.nc.Close()
+		begun := time.Now()
+		go q.nc.Write(frame(keyProduce, 3, 2, strings.Repeat("y", 500<<10)))
+		if id, _, err := q.recv(); err != nil || id != 2 || time.Since(begun) > 2*slowGrace+2*time.Second {
+			t.Errorf("answer %d after %v, error %v", id, time.Since(begun), err)
+		}
+		<-dripped
+	})
+}
+
 // Replies that are not read are given up, the largest first, when they fill the
 // memory; who reads gets everything.
 func TestUnreadRepliesAreGivenUp(t *testing.T) {
