@@ -24,7 +24,7 @@ import (
 	"millrace/compat-tests/launch"
 )
 
-var topics = []string{"plain", "packed", "trimmed", "compacted", "txn"}
+var topics = []string{"plain", "packed", "trimmed", "compacted", "txn", "timed"}
 
 func client(t *testing.T, addr string, opts ...kgo.Opt) *kgo.Client {
 	t.Helper()
@@ -54,6 +54,9 @@ func fill(t *testing.T, addr string) {
 		if topic == "compacted" {
 			configs["cleanup.policy"] = &compact
 		}
+		if topic == "timed" {
+			configs["message.timestamp.type"] = str("LogAppendTime")
+		}
 		r, err := adm.CreateTopic(ctx, 3, 1, configs, topic)
 		ok(t, err)
 		ok(t, r.Err)
@@ -75,6 +78,11 @@ func fill(t *testing.T, addr string) {
 		}
 		ok(t, p.ProduceSync(ctx, list...).FirstErr())
 		ok(t, p.ProduceSync(ctx, &kgo.Record{Topic: "plain", Key: []byte("a tombstone")}).FirstErr())
+		for range 3 {
+			one := kgo.Record{Topic: "timed", Value: []byte("when it was appended"), Timestamp: now}
+			two := kgo.Record{Topic: "timed", Value: []byte("with it, perhaps"), Timestamp: now.Add(time.Second)}
+			ok(t, p.ProduceSync(ctx, &one, &two).FirstErr())
+		}
 	}
 	_, err = adm.DeleteRecords(ctx, kadm.Offsets{"trimmed": {0: {Topic: "trimmed", Partition: 0, At: 7}}})
 	ok(t, err)
@@ -196,6 +204,9 @@ func seen(t *testing.T, addr string, topics ...string) []string {
 		ok(t, ctx.Err())
 		f.EachError(func(topic string, p int32, err error) { t.Errorf("%s-%d: %v", topic, p, err) })
 		f.EachRecord(func(r *kgo.Record) {
+			if r.Topic == "timed" && (r.Attrs.TimestampType() != 1 || time.Since(r.Timestamp) > 30*time.Minute) {
+				t.Errorf("timed-%d at %d has a time of type %d: %v", r.Partition, r.Offset, r.Attrs.TimestampType(), r.Timestamp)
+			}
 			add("%s-%d at %d: %d %q %x %v epoch %d producer %d/%d attributes %v", r.Topic, r.Partition, r.Offset, r.Timestamp.UnixMilli(), r.Key, r.Value, r.Headers, r.LeaderEpoch, r.ProducerID, r.ProducerEpoch, r.Attrs)
 			if epochs[r.Topic] == nil {
 				epochs[r.Topic] = map[int32]int32{}
