@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"hash/fnv"
@@ -194,6 +195,12 @@ func (g *gen) telemetryPush() Step {
 	})
 }
 
+// within says that a byte belongs to a text in a request.
+func within(raw []byte, text string, at int) bool {
+	from := max(0, at-len(text)+1)
+	return from < len(raw) && bytes.Contains(raw[from:min(len(raw), at+len(text))], []byte(text))
+}
+
 // malformed sends a request whose bytes are spoiled: cut, longer, with lengths
 // that promise more, of a version or an API that is none.
 func (g *gen) malformed() Step {
@@ -213,6 +220,9 @@ func (g *gen) malformed() Step {
 				i := 10 + int(at*float64(len(raw)-10))
 				if kmsg.Key(binary.BigEndian.Uint16(raw)) == kmsg.Metadata && i >= len(raw)-4 {
 					break // whether topics are made by it stays: an answer says otherwise what was made
+				}
+				if within(raw, p.kafka().prefix, i) {
+					break // what is made bears this play's name: others leave it out of their lists
 				}
 				if i < len(raw) {
 					if flip == nil {
