@@ -58,6 +58,8 @@ func CheckPartition(fsys disk.FS, dir string, o Options) (Partition, error) {
 			}
 		case strings.HasSuffix(suffix, ".deleted"), strings.HasSuffix(suffix, ".cleaned"), strings.HasSuffix(suffix, ".swap"):
 			// Left by a removal or a cleaning; a start finishes or removes them.
+		case strings.HasSuffix(suffix, ".tmp"), strings.HasSuffix(suffix, ".cut"):
+			p.Partition.add(p.path(e.Name), -1, base, true, "a file that was being made")
 		default:
 			p.Partition.add(p.path(e.Name), -1, base, false, "is no file of a segment")
 		}
