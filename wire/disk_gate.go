@@ -35,14 +35,8 @@ func (g *diskGate) clock() int64 { return int64(time.Since(g.start)) }
 // read runs a call that reads what may not be in memory.
 func (g *diskGate) read(call func() (int, error)) (int, error) {
 	g.enter()
-	begun := g.clock()
-	defer func() {
-		if now := g.clock(); now-begun >= int64(diskRead) {
-			g.last.Store(now)
-		}
-		g.leave()
-	}()
-	return call()
+	defer g.leave()
+	return g.timed(call)
 }
 
 // send runs a call that may have to read the disk.
@@ -50,9 +44,20 @@ func (g *diskGate) send(call func() (int, error)) (int, error) {
 	g.enter()
 	g.sending.Add(1)
 	defer func() {
-		g.last.Store(g.clock())
 		g.sending.Add(-1)
 		g.leave()
+	}()
+	return g.timed(call)
+}
+
+// timed takes note when a call waits for the disk: most that might do not. A page may only be looked at by somebody else
+// at the moment, one that is written back for example.
+func (g *diskGate) timed(call func() (int, error)) (int, error) {
+	begun := g.clock()
+	defer func() {
+		if now := g.clock(); now-begun >= int64(diskRead) {
+			g.last.Store(now)
+		}
 	}()
 	return call()
 }

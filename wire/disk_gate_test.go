@@ -33,6 +33,9 @@ func TestDiskGate(t *testing.T) {
 		check("after a quick read", false)
 		read(diskRead)
 		check("after a slow read", true)
+		time.Sleep(stirTime)
+		g.send(func() (int, error) { return 0, nil })
+		check("after a quick send", false)
 		if len(g.gate) != 0 {
 			t.Errorf("%d places are taken", len(g.gate))
 		}
