@@ -26,6 +26,8 @@ type together struct {
 	requests []*Request
 	timings  []timing
 	replies  []Reply
+	// more: another Produce has come, which can be read when these are done. Their replies go out with its own.
+	more bool
 }
 
 var togetherPool = sync.Pool{New: func() any { return new(together) }}
@@ -37,11 +39,15 @@ func (c *connection) arrive(frame []byte, buf *buffer) error {
 	}
 	g := c.arrived
 	g.arrived = append(g.arrived, arrival{frame, buf, c.charge})
-	another := c.server.together != nil && !c.ahead && len(g.arrived) < mostTogether && c.mayWait(len(g.arrived)) && c.in.produceReady()
+	now := false
+	if !c.ahead && len(g.arrived) < mostTogether && c.mayWait(len(g.arrived)) {
+		now, g.more = c.in.another()
+	}
 	c.charge = charge{}
-	if another {
+	if now && c.server.together != nil {
 		return nil
 	}
+	g.more = g.more || now
 	return c.handleArrived()
 }
 
@@ -67,11 +73,11 @@ func (c *connection) handleArrived() error {
 		clear(g.arrived)
 		clear(g.requests)
 		clear(g.replies)
-		g.arrived, g.requests, g.timings, g.replies = g.arrived[:0], g.requests[:0], g.timings[:0], g.replies[:0]
+		g.arrived, g.requests, g.timings, g.replies, g.more = g.arrived[:0], g.requests[:0], g.timings[:0], g.replies[:0], false
 		togetherPool.Put(g)
 	}()
 	if len(g.arrived) == 1 {
-		return c.handleProduce(&g.arrived[0])
+		return c.handleProduce(&g.arrived[0], g.more)
 	}
 	for rest := g.arrived; len(rest) > 0; {
 		n, err := c.handleTogether(g, rest)
@@ -110,7 +116,7 @@ func (c *connection) handleTogether(g *together, arrived []arrival) (int, error)
 	}
 	for i := range n {
 		q := answered(g.requests[i], g.replies[i], g.timings[i])
-		if err := c.reply(q, i < n-1); err != nil {
+		if err := c.reply(q, i < len(arrived)-1 || g.more); err != nil {
 			for i++; i < n; i++ {
 				q := answered(g.requests[i], g.replies[i], g.timings[i])
 				c.drop(&q)
@@ -146,7 +152,7 @@ func (c *connection) runTogether(g *together) int {
 }
 
 // handleProduce handles one.
-func (c *connection) handleProduce(a *arrival) error {
+func (c *connection) handleProduce(a *arrival, more bool) error {
 	c.charge, a.charge = a.charge, charge{}
 	r, t, err := c.begin(a.frame)
 	var reply Reply
@@ -158,6 +164,5 @@ func (c *connection) handleProduce(a *arrival) error {
 	if err != nil {
 		return err
 	}
-	// Where the handler takes one at a time, replies are still written together.
-	return c.reply(answered(r, reply, t), c.server.together == nil && c.in.produceReady())
+	return c.reply(answered(r, reply, t), more)
 }

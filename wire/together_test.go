@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -174,4 +175,46 @@ type largeTogether struct {
 func (h largeTogether) HandleTogether(ctx context.Context, requests []*Request, replies []Reply) int {
 	h.most.Store(max(h.most.Load(), int64(len(requests))))
 	return oneByOne(h.fake, ctx, requests, replies)
+}
+
+// TestAnother tells what can be read without waiting: what lies in the buffer, at once; what lies in the socket, when the frames
+// in the buffer are given back, or at once behind a large one; and not more than runBytes on end.
+func TestAnother(t *testing.T) {
+	produce := func(n int) []byte { return frame(keyProduce, 7, 1, strings.Repeat("x", n)) }
+	for name, c := range map[string]struct {
+		first, read int // the first frame's body, and how much of the rest comes with it
+		rest        []byte
+		waiting     int
+		now, soon   bool
+	}{
+		"nothing":                   {first: 100},
+		"a whole one":               {first: 100, rest: produce(50), read: 1000, now: true},
+		"the rest in the socket":    {first: 100, rest: produce(5000), read: 100, waiting: 5000, soon: true},
+		"too little in the socket":  {first: 100, rest: produce(5000), read: 100, waiting: 100},
+		"no Produce":                {first: 100, rest: frame(3, 1, 2, "m"), read: 1000},
+		"behind a large one":        {first: 100 << 10, rest: produce(5000), read: headSize, waiting: 5100, now: true},
+		"little behind a large one": {first: 100 << 10, rest: produce(5000), read: headSize, waiting: 4000},
+		"more than a run":           {first: 100, rest: produce(runBytes), read: 100, waiting: 2 * runBytes},
+	} {
+		t.Run(name, func(t *testing.T) {
+			one := produce(c.first)
+			stream := append(one, c.rest[:min(c.read, len(c.rest))]...)
+			f := newFrameReader(bytes.NewReader(stream), 1<<20)
+			f.class = aheadClasses - 1
+			f.first = firstOf(f.src)
+			f.waiting = func() int { return c.waiting }
+			if _, _, err := f.next(); err != nil {
+				t.Fatal(err)
+			}
+			b, buf, err := f.body(true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if now, soon := f.another(); now != c.now || soon != c.soon {
+				t.Errorf("now %v, soon %v; want %v, %v", now, soon, c.now, c.soon)
+			}
+			f.done(b, buf)
+			f.close()
+		})
+	}
 }

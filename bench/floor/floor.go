@@ -160,11 +160,28 @@ var stores struct {
 	by map[int]*store
 }
 
-// store is files that those write to who cut their frames into as many parts.
+// segment is how long a file gets before the next is begun, as a broker's does: what is
+// full is made durable, beside what goes on.
+const segment = 1 << 30
+
+// store is logs that those write to who cut their frames into as many parts.
 type store struct {
+	dir   string
 	users int
-	files []*os.File
-	ends  []atomic.Int64
+	parts []part
+}
+
+type part struct {
+	sync.Mutex
+	file *file
+	full []*file // which are kept until the end, as a log's are
+}
+
+// file is one of a part's files.
+type file struct {
+	*os.File
+	end     int64 // under the part's lock
+	writers sync.WaitGroup
 }
 
 // open makes the files for the first who wants them; leave gives them up.
@@ -172,14 +189,14 @@ func open(dir string, parts int) (s *store, leave func(), err error) {
 	stores.Lock()
 	defer stores.Unlock()
 	if s = stores.by[parts]; s == nil {
-		s = &store{ends: make([]atomic.Int64, parts)}
-		for range parts {
+		s = &store{dir: dir, parts: make([]part, parts)}
+		for i := range s.parts {
 			f, err := unlinked(dir)
 			if err != nil {
 				s.close()
 				return nil, nil, err
 			}
-			s.files = append(s.files, f)
+			s.parts[i].file = &file{File: f}
 		}
 		if stores.by == nil {
 			stores.by = map[int]*store{}
@@ -198,15 +215,52 @@ func open(dir string, parts int) (s *store, leave func(), err error) {
 }
 
 func (s *store) close() {
-	for _, f := range s.files {
-		f.Close()
+	for i := range s.parts {
+		p := &s.parts[i]
+		for _, f := range append(p.full, p.file) {
+			if f != nil {
+				f.writers.Wait()
+				f.Close()
+			}
+		}
 	}
 }
 
 // append writes behind what others have written, or are writing.
-func (s *store) append(part int, b []byte) error {
-	_, err := s.files[part].WriteAt(b, s.ends[part].Add(int64(len(b)))-int64(len(b)))
+func (s *store) append(n int, b []byte) error {
+	f, at, err := s.parts[n].room(s.dir, len(b))
+	if err != nil {
+		return err
+	}
+	defer f.writers.Done()
+	_, err = f.WriteAt(b, at)
 	return err
+}
+
+// room is where so many bytes go.
+func (p *part) room(dir string, n int) (*file, int64, error) {
+	p.Lock()
+	defer p.Unlock()
+	if p.file.end > 0 && p.file.end+int64(n) > segment {
+		f, err := unlinked(dir)
+		if err != nil {
+			return nil, 0, err
+		}
+		full := p.file
+		p.file, p.full = &file{File: f}, append(p.full, full)
+		full.writers.Add(1) // who syncs it has it, too
+		go func() {
+			defer full.writers.Done()
+			if err := datasync(full.File); err != nil {
+				fmt.Fprintln(os.Stderr, "a full file was not made durable:", err)
+			}
+		}()
+	}
+	f := p.file
+	at := f.end
+	f.end += int64(n)
+	f.writers.Add(1)
+	return f, at, nil
 }
 
 // ingest takes all complete frames that have arrived together: one write to the

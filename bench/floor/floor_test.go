@@ -135,8 +135,8 @@ func TestParts(t *testing.T) {
 	s := stores.by[parts]
 	for i := range parts {
 		b := make([]byte, 2*len(body)/parts)
-		if _, err := s.files[i].ReadAt(b, 0); err != nil || s.ends[i].Load() != int64(len(b)) {
-			t.Errorf("file %d ends at %d: %v", i, s.ends[i].Load(), err)
+		if _, err := s.parts[i].file.ReadAt(b, 0); err != nil || s.parts[i].file.end != int64(len(b)) {
+			t.Errorf("file %d ends at %d: %v", i, s.parts[i].file.end, err)
 		}
 		for half := range 2 {
 			if piece := body[i*len(body)/parts : (i+1)*len(body)/parts]; !bytes.Equal(b[half*len(piece):(half+1)*len(piece)], piece) {
@@ -145,6 +145,21 @@ func TestParts(t *testing.T) {
 		}
 	}
 	stores.Unlock()
+	// One that is full makes room for the next.
+	first := &s.parts[0]
+	first.Lock()
+	first.file.end = segment - 10
+	first.Unlock()
+	if _, err := conns[0].Write(frame(body)); err != nil {
+		t.Fatal(err)
+	}
+	answer(t, conns[0])
+	first.Lock()
+	b := make([]byte, len(body)/parts)
+	if _, err := first.file.ReadAt(b, 0); err != nil || len(first.full) != 1 || !bytes.Equal(b, body[:len(b)]) {
+		t.Errorf("%d files are full: %v", len(first.full), err)
+	}
+	first.Unlock()
 	for _, nc := range conns {
 		nc.Close()
 	}

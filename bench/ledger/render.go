@@ -89,9 +89,9 @@ behind is first measured a second time; it counts when it falls behind again.
   Millrace's; connections that read begin at different places; of what is read whole batches count, and as many bytes are asked
   for as whole batches have. What they send lies in files that were written a batch at a time, as a log is: the
   page cache keeps it in as small pieces, and sending those takes about twice the work. The floor of fetching is the better of its
-  two ways, that of the read path is sendfile. What a floor has less to do: it decodes nothing, looks nothing up, keeps no index, and
-  never syncs, while Millrace and Kafka sync each segment of 1 GiB once it is full, which at these rates is each second and is about
-  a tenth of a produce figure's processor time.
+  two ways, that of the read path is sendfile. What a floor has less to do: it decodes nothing, looks nothing up, and keeps no
+  index. As brokers do with segments it makes a file of 1 GiB durable once it is full, beside what goes on: at these rates that is
+  each second, and about a tenth of a produce figure's processor time.
 - **Network.** The run makes a network of its own, that has a loopback and nothing else, with TCP as simple as it
   comes (reno, which without loss does what cubic does), where the system lets it; else it takes the one there is and says so. On a
   system whose connections pace what they send (BBR) timers send, not those who write: one connection over loopback was
