@@ -389,34 +389,34 @@ func (f *frameReader) enlarge(have int, buf *buffer, pooled bool) (room int, lar
 	return room, larger, f.grow(room)
 }
 
-// runBytes is how many bytes of Produces are handled before what was answered goes
-// out: the peer is to have something to do meanwhile.
+// runBytes is how many bytes of large frames are handled before what was answered
+// goes out: the peer is to have something to do meanwhile.
 const runBytes = 320 << 10
 
-// another tells whether the whole of another Produce has come behind what was read:
-// now says that it can be read while the frames before it are in use, soon that it
-// can be once they are given back.
-func (f *frameReader) another() (now, soon bool) {
+// another tells whether the whole of another Produce has come that can be read while
+// what was read before is in use: it is buffered, or, behind a large frame, lies in
+// the socket.
+func (f *frameReader) another() bool {
 	b := f.buffered()
 	if len(b) < headSize {
 		f.run = 0
-		return false, false
+		return false
 	}
 	size, err := f.checkLength(b)
 	if err != nil || int16(binary.BigEndian.Uint16(b[4:])) != keyProduce {
 		f.run = 0
-		return false, false
+		return false
 	}
-	f.run += size
-	switch here := len(b) >= 4+size; {
-	case f.ahead != nil && here:
-		return true, false
-	case f.waiting == nil || f.run > runBytes || f.waiting() < 4+size-len(b):
-		f.run = 0
-		return false, false
+	if len(b) >= 4+size {
+		return true
 	}
-	// Behind a large frame it gets a buffer of its own, or a new one to be read ahead into.
-	return f.ahead == nil, f.ahead != nil
+	if f.ahead == nil && f.large && f.waiting != nil {
+		if f.run += size; f.run <= runBytes && f.waiting() >= 4+size-len(b) {
+			return true
+		}
+	}
+	f.run = 0
+	return false
 }
 
 // close gives back what is held.

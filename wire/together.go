@@ -26,7 +26,7 @@ type together struct {
 	requests []*Request
 	timings  []timing
 	replies  []Reply
-	// more: another Produce has come, which can be read when these are done. Their replies go out with its own.
+	// more: another Produce has come, and is handled behind these: their replies go out with its own.
 	more bool
 }
 
@@ -39,15 +39,12 @@ func (c *connection) arrive(frame []byte, buf *buffer) error {
 	}
 	g := c.arrived
 	g.arrived = append(g.arrived, arrival{frame, buf, c.charge})
-	now := false
-	if !c.ahead && len(g.arrived) < mostTogether && c.mayWait(len(g.arrived)) {
-		now, g.more = c.in.another()
-	}
+	another := !c.ahead && len(g.arrived) < mostTogether && c.mayWait(len(g.arrived)) && c.in.another()
 	c.charge = charge{}
-	if now && c.server.together != nil {
+	if another && c.server.together != nil {
 		return nil
 	}
-	g.more = g.more || now
+	g.more = another
 	return c.handleArrived()
 }
 

@@ -177,24 +177,23 @@ func (h largeTogether) HandleTogether(ctx context.Context, requests []*Request, 
 	return oneByOne(h.fake, ctx, requests, replies)
 }
 
-// TestAnother tells what can be read without waiting: what lies in the buffer, at once; what lies in the socket, when the frames
-// in the buffer are given back, or at once behind a large one; and not more than runBytes on end.
+// TestAnother tells what can be read while what was read before is in use: what lies in the buffer, and, behind a large frame, what
+// lies in the socket, but not more than runBytes on end.
 func TestAnother(t *testing.T) {
 	produce := func(n int) []byte { return frame(keyProduce, 7, 1, strings.Repeat("x", n)) }
 	for name, c := range map[string]struct {
 		first, read int // the first frame's body, and how much of the rest comes with it
 		rest        []byte
 		waiting     int
-		now, soon   bool
+		want        bool
 	}{
 		"nothing":                   {first: 100},
-		"a whole one":               {first: 100, rest: produce(50), read: 1000, now: true},
-		"the rest in the socket":    {first: 100, rest: produce(5000), read: 100, waiting: 5000, soon: true},
-		"too little in the socket":  {first: 100, rest: produce(5000), read: 100, waiting: 100},
+		"a whole one":               {first: 100, rest: produce(50), read: 1000, want: true},
+		"the rest in the socket":    {first: 100, rest: produce(5000), read: 100, waiting: 5000},
 		"no Produce":                {first: 100, rest: frame(3, 1, 2, "m"), read: 1000},
-		"behind a large one":        {first: 100 << 10, rest: produce(5000), read: headSize, waiting: 5100, now: true},
+		"behind a large one":        {first: 100 << 10, rest: produce(5000), read: headSize, waiting: 5100, want: true},
 		"little behind a large one": {first: 100 << 10, rest: produce(5000), read: headSize, waiting: 4000},
-		"more than a run":           {first: 100, rest: produce(runBytes), read: 100, waiting: 2 * runBytes},
+		"more than a run":           {first: 100 << 10, rest: produce(runBytes), read: headSize, waiting: 2 * runBytes},
 	} {
 		t.Run(name, func(t *testing.T) {
 			one := produce(c.first)
@@ -210,8 +209,8 @@ func TestAnother(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if now, soon := f.another(); now != c.now || soon != c.soon {
-				t.Errorf("now %v, soon %v; want %v, %v", now, soon, c.now, c.soon)
+			if got := f.another(); got != c.want {
+				t.Errorf("another: %v", got)
 			}
 			f.done(b, buf)
 			f.close()
