@@ -242,7 +242,7 @@ func (l *Log) roll(base batch.Offset, now int64) error {
 	// A recovery that begins with the new segment does not look at the old one.
 	sync := l.beginsAt(base) && !faults.pointPasses
 	err := l.exchangeActive(base, now, sync)
-	if err != nil && !l.begunHalf {
+	if errors.Is(err, ErrNoDescriptor) && !l.begunHalf {
 		// A snapshot where no segment begins says that the log was closed there. A flush that is under way may raise the
 		// recovery point to it without another look at the directory: it is gone for good before that.
 		if drop := l.dropSnapshots(func(o batch.Offset) bool { return o == base && !l.isBase(o) }); drop != nil {

@@ -582,3 +582,46 @@ func TestRollThatComesToNothing(t *testing.T) {
 		}
 	}
 }
+
+// TestRollThatFailsForGood: what a roll has failed for is told, also where a descriptor lacks for what comes after it.
+func TestRollThatFailsForGood(t *testing.T) {
+	x := newLived(t)
+	x.add(10)
+	x.fs.Refuse(func(op, name string) error {
+		switch {
+		case op == "truncate" && strings.HasSuffix(name, suffixTimeIndex):
+			return syscall.EIO
+		case op == "syncdir":
+			return syscall.EMFILE
+		}
+		return nil
+	})
+	if err := x.log.Roll(); !errors.Is(err, syscall.EIO) || x.log.Offline() == nil {
+		t.Errorf("an error of the disk says %v; the directory: %v", err, x.log.Offline())
+	}
+}
+
+// TestEmptyLogWithoutDescriptors: a log without records, of which a directory is there, begins anew without a file.
+func TestEmptyLogWithoutDescriptors(t *testing.T) {
+	fs := disktest.New()
+	if err := errors.Join(fs.MkdirAll("/d/t-0"), fs.SyncDir("/")); err != nil {
+		t.Fatal(err)
+	}
+	l := many(t, fs, NewFiles(9, 9), 1)[0]
+	scarce(fs, 0, 0)
+	if err := l.TruncateFully(9); err != nil || l.Offline() != nil {
+		t.Fatalf("%v; the directory: %v", err, l.Offline())
+	}
+	fs.Refuse(nil)
+	if err := errors.Join(appendOne(l), l.Flush()); err != nil {
+		t.Fatal(err)
+	}
+	fs.Crash(rand.New(rand.NewPCG(1, 1)))
+	l, _, err := Open(Options{FS: fs, Dir: "/d/t-0", Topic: "t", RecoveryPoint: l.RecoveryPoint(), LogStart: -1, HighWatermark: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := l.View(); v.LogStart() != 9 || v.LogEnd() != 10 {
+		t.Errorf("it goes from %d to %d", v.LogStart(), v.LogEnd())
+	}
+}

@@ -343,6 +343,9 @@ func (l *Log) truncateFully(start batch.Offset) error {
 	l.setFlushed(start)
 	l.hwAt = l.placeOf(l.hw)
 	l.publish()
+	if !made {
+		return nil // what a crash leaves is a log without records all the same, and names wait for a flush
+	}
 	if err := l.storeEpochs(l.View()); err != nil {
 		return err
 	}
