@@ -99,9 +99,7 @@ func (p *Partition) Truncate(epoch batch.LeaderEpoch, to batch.Offset) error {
 	if err := p.Log().Truncate(to); err != nil {
 		return fmt.Errorf("truncate %v to %d: %w", p, to, err)
 	}
-	if err := p.realign(); err != nil {
-		return err
-	}
+	p.realign()
 	p.counted = p.Log().View().LogEnd()
 	p.wakeAll()
 	return nil
@@ -117,9 +115,7 @@ func (p *Partition) TruncateFully(epoch batch.LeaderEpoch, start batch.Offset) e
 	if err := p.Log().TruncateFully(start); err != nil {
 		return fmt.Errorf("begin %v anew at %d: %w", p, start, err)
 	}
-	if err := p.realign(); err != nil {
-		return err
-	}
+	p.realign()
 	p.counted = p.Log().View().LogEnd()
 	p.wakeAll()
 	return nil

@@ -80,16 +80,17 @@ func (p *Partition) BeginMove(f *log.Log) error {
 		return fmt.Errorf("%v is on its way to %s", p, p.future.Dir())
 	}
 	err := error(nil)
-	if v := f.View(); f.CopyOf(p.Log()) || v.LogStart() == v.LogEnd() {
+	if v := f.View(); f.IsCopyOf(p.Log()) || v.LogStart() == v.LogEnd() {
 		err = p.align(f)
 	} else {
 		err = p.beginFuture(f, p.Log().View()) // what was copied may have been cleaned away since
 	}
 	if err != nil {
-		return fmt.Errorf("begin to move %v: %w", p, err)
+		return fmt.Errorf("begin to move %v: %w", p, err) // it may be tried again: f is no copy before it is one
 	}
+	f.CopyOf(p.Log())
 	f.SetConfig(p.Log().Config())
-	p.future = f
+	p.future, p.askew = f, false
 	return nil
 }
 
@@ -157,16 +158,26 @@ func (p *Partition) beginFuture(f *log.Log, l *log.View) error {
 	return nil
 }
 
-// realign aligns, under the partition's lock, a future log with a log that was truncated.
-func (p *Partition) realign() error {
+// realign aligns, under the partition's lock, a future log with a log that was truncated. Where it cannot be, for lack of
+// a descriptor for one, it is before anything is copied to it again: the log is cut all the same.
+func (p *Partition) realign() {
 	p.moving.Lock()
 	defer p.moving.Unlock()
-	if p.future == nil {
+	if p.future != nil {
+		p.askew = true
+		_ = p.straighten()
+	}
+}
+
+// straighten aligns a future log that is askew. Both locks are held.
+func (p *Partition) straighten() error {
+	if !p.askew {
 		return nil
 	}
 	if err := p.align(p.future); err != nil {
 		return fmt.Errorf("truncate what %v is moved to: %w", p, err)
 	}
+	p.askew = false
 	return nil
 }
 
@@ -193,7 +204,7 @@ type Filled struct {
 // Fill copies up to so many bytes to the future log, at least one batch.
 func (p *Partition) Fill(maxBytes int) (Filled, error) {
 	p.moving.Lock()
-	if f := p.future; f != nil && f.View().LogEnd() < p.Log().View().LogStart() {
+	if f := p.future; f != nil && (p.askew || f.View().LogEnd() < p.Log().View().LogStart()) {
 		p.moving.Unlock()
 		if err := p.restart(); err != nil {
 			return Filled{}, err
@@ -204,7 +215,7 @@ func (p *Partition) Fill(maxBytes int) (Filled, error) {
 	return p.fill(maxBytes)
 }
 
-// restart begins the future log anew: retention, or a deletion, has overtaken it.
+// restart aligns a future log that is askew, or begins it anew: retention, or a deletion, has overtaken it.
 func (p *Partition) restart() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -212,6 +223,9 @@ func (p *Partition) restart() error {
 	defer p.moving.Unlock()
 	if p.future == nil {
 		return ErrNoMove
+	}
+	if p.askew {
+		return p.straighten()
 	}
 	if err := p.beginFuture(p.future, p.Log().View()); err != nil {
 		return fmt.Errorf("move %v: %w", p, err)
@@ -227,7 +241,9 @@ func (p *Partition) fill(maxBytes int) (Filled, error) {
 	}
 	v := p.Log().View()
 	done := Filled{}
-	if from := f.View().LogEnd(); from < v.LogStart() {
+	if p.askew {
+		return done, nil // the log was cut again
+	} else if from := f.View().LogEnd(); from < v.LogStart() {
 		return done, nil // overtaken again
 	} else if from < v.LogEnd() {
 		b, err := batchesFrom(v, from, maxBytes)
@@ -268,6 +284,9 @@ func (p *Partition) Exchange(swap func() (*log.Log, error)) (done bool, err erro
 	defer p.moving.Unlock()
 	if p.future == nil {
 		return false, ErrNoMove
+	}
+	if err := p.straighten(); err != nil {
+		return false, err
 	}
 	for copied := 0; ; {
 		if p.future.View().LogEnd() < p.Log().View().LogStart() {

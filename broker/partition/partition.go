@@ -116,6 +116,7 @@ type Partition struct {
 
 	moving sync.Mutex // held while the future log is filled
 	future *log.Log   // that is to take the log's place; nil: none
+	askew  bool       // the future log may hold what was cut off from the log
 }
 
 // New makes the partition of a log. It has no leader until BecomeLeader or BecomeFollower.

@@ -57,9 +57,8 @@ func (l *Log) ResumeCleaning() { l.noClean.Store(false) }
 // CleaningPaused says whether the log is not to be cleaned.
 func (l *Log) CleaningPaused() bool { return l.noClean.Load() }
 
-// CopyOf says that a log that is being filled is a copy of another one as that is cleaned now, and whether it was before.
-func (l *Log) CopyOf(from *Log) (same bool) {
-	same = l.CleanedTo() == from.CleanedTo()
-	l.setCleaned(from.CleanedTo())
-	return same
-}
+// IsCopyOf says whether a log that is being filled is a copy of another one as that is cleaned now.
+func (l *Log) IsCopyOf(from *Log) bool { return l.CleanedTo() == from.CleanedTo() }
+
+// CopyOf says that it is one from now on.
+func (l *Log) CopyOf(from *Log) { l.setCleaned(from.CleanedTo()) }
