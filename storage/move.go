@@ -321,7 +321,9 @@ func (s *Store) FinishMove(topic string, id [16]byte, partition int32) (l *log.L
 	if err := s.storeStarts(f.dir, map[partitionKey]*log.Log{k: f.log}); err != nil {
 		return nil, false, err
 	}
-	if err := f.log.Close(); err != nil {
+	if err := f.log.Close(); errors.Is(err, log.ErrNoDescriptor) {
+		return nil, false, fmt.Errorf("close the log %s: %v", name, err) // it is closed, and cannot be filled any more
+	} else if err != nil {
 		return nil, false, err
 	}
 	if faults.exchangeBackwards {
@@ -331,7 +333,8 @@ func (s *Store) FinishMove(topic string, id [16]byte, partition int32) (l *log.L
 	}
 	doomedName := doomedDir(topic, partition, deleteSuffix)
 	delay := old.Config().FileDeleteDelayMs
-	if err := old.MarkDeleted(from.path + "/" + doomedName); err != nil {
+	err = insisted(old.MarkDeleted(from.path+"/"+doomedName), func() error { return s.syncNames(from) })
+	if err != nil {
 		e.log, e.future, e.failed = nil, nil, err
 		return nil, true, fmt.Errorf("take the log %s out of %s: %w", partitionDir(topic, partition), from.path, err)
 	}
@@ -366,9 +369,32 @@ func (s *Store) reserve(d *directory) error {
 	return nil
 }
 
+// exchangePatience is how often a step of an exchange that has begun goes through all of the patience that there is with a
+// lack of descriptors: others may have taken what was put by.
+const exchangePatience = 5
+
+// insisted is what comes of such a step when it, or what is left of it, is done again as long as it lacks a descriptor.
+func insisted(err error, again func() error) error {
+	for range exchangePatience {
+		for n := 0; log.AwaitDescriptor(err, n); n++ {
+			err = again()
+		}
+	}
+	return err
+}
+
+// syncNames makes durable which directories there are in a data directory.
+func (s *Store) syncNames(d *directory) error {
+	if err := s.fs.SyncDir(d.path); err != nil {
+		return d.health.Fail("renaming", err)
+	}
+	return nil
+}
+
 // takePlace gives a log that was closed in order the plain name and opens it anew.
 func (s *Store) takePlace(f *future, k partitionKey, id [16]byte, name string, old *log.Log) (*log.Log, error) {
-	if err := s.rename(f.dir, name, partitionDir(k.topic, k.partition)); err != nil {
+	err := s.rename(f.dir, name, partitionDir(k.topic, k.partition))
+	if err = insisted(err, func() error { return s.syncNames(f.dir) }); err != nil {
 		return nil, err
 	}
 	o, err := s.options(f.dir, k, id, f.log.Config(), partitionDir(k.topic, k.partition))
@@ -378,6 +404,10 @@ func (s *Store) takePlace(f *future, k partitionKey, id [16]byte, name string, o
 	v := old.View()
 	o.Clean, o.RecoveryPoint, o.LogStart, o.HighWatermark = true, v.LogEnd(), v.LogStart(), v.HighWatermark()
 	l, r, err := log.Open(o)
+	err = insisted(err, func() (err error) {
+		l, r, err = log.Open(o)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("open log %s: %w", partitionDir(k.topic, k.partition), err)
 	}

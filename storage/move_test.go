@@ -456,3 +456,60 @@ func TestMoveThatWaitsIsCancelled(t *testing.T) {
 		t.Errorf("left: %v", list)
 	}
 }
+
+// TestExchangeInsists: a lack of descriptors that passes stops no exchange half way. Before that the log that was filled may
+// be given up, and the partition goes on with what it has.
+func TestExchangeInsists(t *testing.T) {
+	again, givenUp := 0, 0
+	for at := 0; ; at++ {
+		h := newHouse(t, "/a", "/b")
+		l := h.log("t", 1, 0)
+		h.add(l, 10)
+		want, err := whole(l)
+		h.ok(err)
+		f, err := h.s.BeginMove("t", [16]byte{1}, 0, "/b")
+		h.ok(err)
+		h.ok(copyTo(f, l))
+		asked, refused := 0, 0
+		h.fs.Refuse(func(op, name string) error {
+			switch op {
+			case "open", "create", "readdir", "syncdir":
+				if asked++; asked > at && refused < 3 {
+					refused++
+					return syscall.EMFILE
+				}
+			}
+			return nil
+		})
+		l, touched, err := h.s.FinishMove("t", [16]byte{1}, 0)
+		h.fs.Refuse(nil)
+		switch {
+		case err == nil:
+		case touched:
+			t.Fatalf("after %d files: %v", at, err)
+		case errors.Is(err, log.ErrNoDescriptor):
+			again++
+			l, _, err = h.s.FinishMove("t", [16]byte{1}, 0)
+			if err != nil {
+				t.Fatalf("after %d files, once more: %v", at, err)
+			}
+		default:
+			givenUp++
+			h.ok(h.s.CancelMove("t", 0))
+			l = h.log("t", 1, 0)
+		}
+		if got, err := whole(l); err != nil || got != want {
+			t.Fatalf("after %d files: %d bytes of %d, %v", at, len(got), len(want), err)
+		}
+		h.add(l, 1)
+		h.ok(h.s.Close(true))
+		h.open()
+		h.end(h.log("t", 1, 0), 11)
+		if refused == 0 {
+			if at < 20 || again == 0 || givenUp == 0 {
+				t.Errorf("an exchange takes %d files; %d times it was begun again, %d times given up", at, again, givenUp)
+			}
+			return
+		}
+	}
+}
