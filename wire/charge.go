@@ -74,8 +74,7 @@ func (c *connection) grow(n int) error {
 	}
 	c.charged += got
 	if c.frameSince.Load() == 0 {
-		c.frameBytes.Store(0)
-		c.frameSince.Store(max(c.server.clock(), 1))
+		c.watchFrame(c.server.clock())
 	}
 	return nil
 }

@@ -199,10 +199,16 @@ func (c *connection) received(n int) {
 	}
 	if took := time.Duration(c.lastActive.Load() - since); took >= slowGrace && !tooSlow(c.frameBytes.Load(), took) {
 		// It came quickly enough until now, which is no credit for later.
-		c.frameBytes.Store(0)
-		c.frameSince.Store(max(c.lastActive.Load(), 1))
+		c.watchFrame(c.lastActive.Load())
 	}
 	c.frameBytes.Add(int64(n))
+}
+
+// watchFrame begins anew to measure how quickly a charged frame comes. The time goes
+// first: see sendsSlowly.
+func (c *connection) watchFrame(now int64) {
+	c.frameSince.Store(max(now, 1))
+	c.frameBytes.Store(0)
 }
 
 // waitUnmuted waits until a throttled connection may go on.
@@ -351,6 +357,10 @@ func (c *connection) shut(cause error) {
 		c.nc.Close()
 	}
 }
+
+// ended says whether the connection was shut. It may be in the books for longer, as
+// long as the disk has it wait.
+func (c *connection) ended() bool { return c.Conn.ctx.Err() != nil }
 
 // farewell sees to it that the last reply arrives: it ends the sending side and
 // drops what the peer has sent until the peer closes too, for a short while. It

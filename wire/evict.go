@@ -101,7 +101,8 @@ func (c *connection) sendsSlowly(now int64) bool {
 		return true
 	}
 	took := time.Duration(now - since)
-	return took >= slowGrace && tooSlow(c.frameBytes.Load(), took)
+	// Bytes that are counted from another time on say nothing about this one.
+	return took >= slowGrace && tooSlow(c.frameBytes.Load(), took) && c.frameSince.Load() == since
 }
 
 func tooSlow(n int64, took time.Duration) bool { return float64(n) < slowestRate*took.Seconds() }

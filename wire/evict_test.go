@@ -301,3 +301,40 @@ func TestDrainDoesNotWaitForWhoDoesNotRead(t *testing.T) {
 		deaf.nc.Close()
 	})
 }
+
+// Whoever looks while it begins anew to be measured how quickly a frame comes does
+// not take one that came quickly for one that drips.
+func TestSendersAreMeasuredWhole(t *testing.T) {
+	s := NewServer(ServerOptions{Handler: echo()})
+	s.start = s.start.Add(-time.Hour)
+	c := &connection{server: s}
+	c.touch()
+	stop, done := make(chan struct{}), make(chan int)
+	go func() {
+		slow := 0
+		for {
+			select {
+			case <-stop:
+				done <- slow
+				return
+			default:
+			}
+			if c.sendsSlowly(c.lastActive.Load()) {
+				slow++
+			}
+		}
+	}()
+	long := s.clock() - int64(2*slowGrace)
+	for i := range int64(200_000) {
+		c.frameBytes.Store(1 << 40)
+		c.frameSince.Store(long - i)
+		c.received(1)
+		if c.frameBytes.Load() != 1 {
+			t.Fatal("what came has credit for later")
+		}
+	}
+	close(stop)
+	if n := <-done; n > 0 {
+		t.Errorf("taken for a slow sender %d times", n)
+	}
+}

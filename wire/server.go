@@ -477,7 +477,7 @@ func (s *Server) sweep() {
 		var expired []*connection
 		s.mu.Lock()
 		for c := range s.conns {
-			if c.lastActive.Load() < limit && c.waits.Load() == 0 {
+			if c.lastActive.Load() < limit && c.waits.Load() == 0 && !c.ended() {
 				expired = append(expired, c)
 				c.listener.idle++
 			}

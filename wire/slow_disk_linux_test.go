@@ -70,6 +70,10 @@ func TestClosingDoesNotWaitForTheDisk(t *testing.T) {
 	if s.Stats().Connections["PLAINTEXT"] == 0 {
 		t.Error("a connection left the books while its reply holds a segment")
 	}
+	time.Sleep(100 * time.Millisecond) // it is looked for idle ones a few times
+	if n := s.Stats().Idle["PLAINTEXT"]; n != 2 {
+		t.Errorf("two connections were closed for being idle, and %d are counted", n)
+	}
 	free()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
