@@ -9,9 +9,11 @@ import (
 // shelves hold the buffers of large frames, which come from the system and not
 // from Go's heap: what a burst of them took goes back a moment after it has ended,
 // not when Go next looks for garbage. A buffer that nobody needed for a whole
-// shelfTime goes. Each server and each client has its own.
+// shelfTime goes, and one goes at once that would be too much: frames of ever other
+// lengths would else fill shelf after shelf. Each server and each client has its own.
 type shelves struct {
 	mu      sync.Mutex
+	bytes   int                                        // of those that are free
 	free    [len(bufferSizes) - aheadClasses][]*buffer // the last used at the end
 	least   [len(bufferSizes) - aheadClasses]int       // how many were there all the time since the last look
 	looking bool                                       // look runs
@@ -22,11 +24,21 @@ type shelves struct {
 
 const (
 	shelfTime = time.Second
+	// shelfMost is how many bytes lie on shelves at most.
+	shelfMost = 64 << 20
 	// keepStep is how much of a frame is in memory twice while it is copied.
 	keepStep = 1 << 20
 )
 
 func newShelves() *shelves { return &shelves{stopped: make(chan struct{})} }
+
+// takes is how much memory a buffer on a shelf takes.
+func (b *buffer) takes() int {
+	if b.own {
+		return b.used
+	}
+	return len(b.b)
+}
 
 // get returns a buffer for n bytes, all of which may take memory. It goes back
 // with put.
@@ -65,6 +77,7 @@ func (s *shelves) take(i int8) *buffer {
 	b := s.free[i][last]
 	s.free[i][last] = nil
 	s.free[i] = s.free[i][:last]
+	s.bytes -= b.takes()
 	s.least[i] = min(s.least[i], last)
 	return b
 }
@@ -107,12 +120,13 @@ func (s *shelves) put(b *buffer, n int) {
 	b.used = max(b.used, n)
 	i := b.class - aheadClasses
 	s.mu.Lock()
-	if s.closed {
+	if s.closed || s.bytes+b.takes() > shelfMost {
 		s.mu.Unlock()
 		b.release()
 		return
 	}
 	s.free[i] = append(s.free[i], b)
+	s.bytes += b.takes()
 	if !s.looking {
 		s.looking = true
 		s.running.Go(s.look)
@@ -170,6 +184,9 @@ func (s *shelves) trim() bool {
 		s.least[i] = len(s.free[i])
 		left += len(s.free[i])
 	}
+	for _, b := range unused {
+		s.bytes -= b.takes()
+	}
 	s.looking = left > 0
 	s.mu.Unlock()
 	for _, b := range unused {
@@ -188,6 +205,7 @@ func (s *shelves) close() {
 	free := s.free
 	clear(s.free[:])
 	clear(s.least[:])
+	s.bytes = 0
 	s.mu.Unlock()
 	s.running.Wait()
 	for _, list := range free {

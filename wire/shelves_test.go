@@ -15,6 +15,12 @@ func (s *shelves) count() (n int) {
 	return n
 }
 
+func (s *shelves) lying() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.bytes
+}
+
 // Of what a burst took, what is used on stays and the rest goes; when nothing is
 // used any more, that goes too, and nobody looks on.
 func TestShelves(t *testing.T) {
@@ -24,7 +30,7 @@ func TestShelves(t *testing.T) {
 		for range 2 {
 			var burst []*buffer
 			for i := range 30 {
-				burst = append(burst, s.get(100<<10+i*100<<10))
+				burst = append(burst, s.get(100<<10+i*50<<10))
 			}
 			for _, b := range burst {
 				s.put(b, len(b.b))
@@ -80,4 +86,40 @@ func TestShelvesHoldNoMoreThanNeeded(t *testing.T) {
 	if again.b[9<<20-1] != 1 || again.b[10<<20] != 0 {
 		t.Error("a frame of 9 MiB holds what one of 16 MiB took")
 	}
+}
+
+// However many lengths frames have, one burst after another, what lies on the shelves
+// is bounded, and all of it goes.
+func TestShelvesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShelves()
+		defer s.close()
+		most := 0
+		for size := 100 << 10; size < 16<<20; size *= 2 {
+			var burst []*buffer
+			for n := 0; n < shelfMost; n += size {
+				burst = append(burst, s.get(size))
+			}
+			for _, b := range burst {
+				s.put(b, size)
+			}
+			most = max(most, s.lying())
+		}
+		if most > shelfMost || most < shelfMost/2 {
+			t.Errorf("up to %d bytes lie on the shelves", most)
+		}
+		time.Sleep(3 * shelfTime)
+		if s.lying() != 0 || s.count() != 0 {
+			t.Errorf("%d bytes are counted, of %d buffers", s.lying(), s.count())
+		}
+		s.put(s.get(1<<20), 1<<20)
+		if s.count() != 1 || s.lying() < 1<<20 {
+			t.Errorf("%d bytes are counted, of %d buffers", s.lying(), s.count())
+		}
+		b := s.get(1 << 20)
+		if s.lying() != 0 {
+			t.Errorf("%d bytes are counted when nothing is there", s.lying())
+		}
+		s.put(b, 1<<20)
+	})
 }
