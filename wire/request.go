@@ -117,8 +117,9 @@ type Handler interface {
 // Together is a Handler that can take several requests at once.
 type Together interface {
 	Handler
-	// HandleTogether answers Produces that have come together on one connection, two at least, as Handle would one
+	// HandleTogether answers Produces that have come together on one connection, one at least, as Handle would one
 	// after the other: replies, of which there are as many as requests, are the zero Reply before. It says how many it
-	// has answered, which is all, or those up to one with Close or Throttle; those behind that are asked for once more.
+	// has answered, which is all, or those up to one with Close or Throttle; those behind a Throttle are asked for once
+	// more.
 	HandleTogether(ctx context.Context, requests []*Request, replies []Reply) int
 }
