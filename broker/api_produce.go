@@ -56,6 +56,10 @@ func (b *Broker) produceTogether(calls []*call, replies []wire.Reply) {
 	}
 }
 
+// firstAppends is how many appends of a request have room at first. There are no more
+// than partitions that are there, and good batches for them, whatever a request names.
+const firstAppends = 64
+
 // judge makes the answer for everything that is not appended, and finds out what is.
 func (r *produceRun) judge(c *call) {
 	req := c.msg.(*kmsg.ProduceRequest)
@@ -68,7 +72,7 @@ func (r *produceRun) judge(c *call) {
 	resp.Topics = make([]kmsg.ProduceResponseTopic, 0, len(req.Topics))
 	w.appends = w.first[:0]
 	if n := producePartitions(req); n > len(w.first) {
-		w.appends = make([]produced, 0, n)
+		w.appends = make([]produced, 0, min(n, firstAppends))
 	}
 	for i := range req.Topics {
 		rt := &req.Topics[i]

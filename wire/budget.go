@@ -148,6 +148,9 @@ const (
 	// answeringNumber is what answering an entry of a list of numbers takes beyond
 	// that: four bytes name a partition, and its answer is a row as any other.
 	answeringNumber = 128
+	// answeringProduce is how many times that an entry of a Produce takes: it is short,
+	// and the row of its answer long.
+	answeringProduce = 2
 )
 
 // budgets are those of one kind of listener: the clients', or the reserved ones
@@ -183,7 +186,7 @@ func (b *budgets) inUse() int64 { return b.main.inUse() + b.small.inUse() + b.de
 
 // weight is what a request stands for once it is decoded and answered, its frame
 // apart. Of a Produce the decoder keeps slices; but a hundred megabytes can also
-// announce millions of nameless topics.
+// announce millions of nameless topics, or of batches that are none.
 func weight(h header, frame []byte) int64 {
 	l := layoutOf(h.key, h.version)
 	if l == nil {
@@ -191,8 +194,11 @@ func weight(h header, frame []byte) int64 {
 	}
 	s := surveyor{walker: walker{b: frame[h.size:], flexible: flexible(h.key, h.version)}}
 	s.value(l)
-	if h.key == keyProduce && s.memory <= 2*int64(len(frame)) {
-		return 0
+	n := answering*s.memory + answeringNumber*s.numbers
+	if h.key == keyProduce {
+		if n *= answeringProduce; n <= 2*int64(len(frame)) {
+			return 0
+		}
 	}
-	return answering*s.memory + answeringNumber*s.numbers
+	return n
 }

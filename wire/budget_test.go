@@ -272,6 +272,11 @@ func TestWeight(t *testing.T) {
 		}
 		real.Topics = append(real.Topics, topic)
 	}
+	short := kmsg.NewPtrProduceRequest()
+	short.Topics = []kmsg.ProduceRequestTopic{{Partitions: make([]kmsg.ProduceRequestTopicPartition, 10_000)}}
+	for i := range short.Topics[0].Partitions {
+		short.Topics[0].Partitions[i].Records = make([]byte, 30)
+	}
 	metadata := kmsg.NewPtrMetadataRequest()
 	metadata.Topics = make([]kmsg.MetadataRequestTopic, 1000)
 	weigh := func(req kmsg.Request, version int16) int64 {
@@ -284,8 +289,13 @@ func TestWeight(t *testing.T) {
 		return weight(h, f)
 	}
 	for v := int16(0); v <= req.MaxVersion(); v++ {
-		if n := weigh(real, v); n != 0 {
+		if n := weigh(real, v); n > lightRequest {
 			t.Errorf("v%d: a real Produce weighs %d", v, n)
+		}
+		// The row of the answer, what finds rows given twice, and what the answer is encoded to.
+		const row = int64(unsafe.Sizeof(kmsg.ProduceResponseTopicPartition{})) + 100 + 80
+		if n := weigh(short, v); n < 10_000*row {
+			t.Errorf("v%d: a Produce of 10000 batches that are none weighs %d", v, n)
 		}
 		if n := weigh(req, v); n < 4000*48*answering {
 			t.Errorf("v%d: a Produce of 4000 topics and partitions weighs %d", v, n)
