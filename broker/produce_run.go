@@ -90,17 +90,15 @@ func (b *Broker) answerProduce(w *produceWait) wire.Reply {
 		b.nameLeaders(c, resp)
 		return wire.Reply{Body: wire.Encode(resp)}
 	}
-	timer := time.AfterFunc(millis(req.TimeoutMillis), w.acks.Cancel)
-	// Nobody asks for the answer once the connection is gone, and the time-out may
-	// be weeks away.
-	gone := context.AfterFunc(c.Conn.Context(), w.acks.Cancel)
+	release := w.limit(c.Conn.Context(), millis(req.TimeoutMillis))
 	w.finish = func() {
-		timer.Stop()
-		gone()
+		release()
 		b.seen.produceErrors(resp)
 		c.image = b.applied() // a leadership may have ended meanwhile
 		b.nameLeaders(c, resp)
 	}
+	// What came is not to be held until the answer goes.
+	req.Topics, c.Body = nil, nil
 	return wire.Reply{Pending: w}
 }
 
@@ -172,6 +170,21 @@ func (w *produceWait) waits(acks int16) bool {
 	}
 	w.acks.Seal()
 	return pending
+}
+
+// limit ends the wait after a time, and when the connection is gone: nobody asks for
+// the answer then, and the time-out may be weeks away, until when nothing is to be kept
+// for it. release is for who has the answer.
+func (w *produceWait) limit(conn context.Context, timeout time.Duration) (release func()) {
+	timer := time.AfterFunc(timeout, w.acks.Cancel)
+	stop := context.AfterFunc(conn, func() {
+		timer.Stop()
+		w.acks.Cancel()
+	})
+	return func() {
+		timer.Stop()
+		stop()
+	}
 }
 
 func (w *produceWait) row(i int) *kmsg.ProduceResponseTopicPartition {
