@@ -119,27 +119,23 @@ func (l *Log) follow(h batch.Header, size int, now int64) error {
 // WriteGathered writes what was gathered, at once, and what indexes are to know of it. An error says that none of what
 // was gathered since the last call can be counted on; the directory is given up then.
 func (l *Log) WriteGathered() error {
-	l.writeGathered()
-	lost := l.gathered.lost
+	err := l.writeGathered()
 	l.gathered.lost = nil
-	return lost
+	return err
 }
 
+// writeGathered is WriteGathered that remembers what was lost, for a roll between two batches.
 func (l *Log) writeGathered() error {
 	g := &l.gathered
 	if len(g.batches) == 0 {
-		return nil
+		return g.lost
 	}
 	if err := g.write(); err != nil {
 		// What was noted of these batches is not so. Nobody has seen it, and nobody goes on from there.
 		l.end, l.active.size = g.end, g.at
 		g.lost = l.giveUp("append", err)
-		return g.lost
+	} else if g.lost = l.spill(l.last()); g.lost == nil {
+		l.unseen = true
 	}
-	if err := l.spill(l.last()); err != nil {
-		g.lost = err
-		return err
-	}
-	l.unseen = true
-	return nil
+	return g.lost
 }
