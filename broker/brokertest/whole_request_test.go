@@ -148,36 +148,17 @@ func TestProduceFallsOverBytesBeforeCodecs(t *testing.T) {
 		binary.BigEndian.PutUint32(codec[17:], crc32.Checksum(codec[21:], crc32.MakeTable(crc32.Castagnoli)))
 		magic := bytes.Clone(good)
 		magic[16] = 3
-		type part struct {
-			index   int32
-			records []byte
-		}
 		for _, x := range []struct {
-			parts []part
+			parts []producePart
 			want  []int16
 		}{
-			{[]part{{0, good}, {7, codec}}, []int16{0, 3}},
-			{[]part{{0, codec}, {7, good}}, []int16{-1, -1}},
-			{[]part{{7, good}, {0, codec}}, []int16{-1, -1}},
-			{[]part{{0, codec}, {-1, magic}}, []int16{2, 2}},
-			{[]part{{-1, magic}, {0, codec}}, []int16{2, 2}},
+			{[]producePart{{0, good}, {7, codec}}, []int16{0, 3}},
+			{[]producePart{{0, codec}, {7, good}}, []int16{-1, -1}},
+			{[]producePart{{7, good}, {0, codec}}, []int16{-1, -1}},
+			{[]producePart{{0, codec}, {-1, magic}}, []int16{2, 2}},
+			{[]producePart{{-1, magic}, {0, codec}}, []int16{2, 2}},
 		} {
-			req := kmsg.NewPtrProduceRequest()
-			req.Acks, req.TimeoutMillis = 1, 1000
-			topic := kmsg.NewProduceRequestTopic()
-			topic.Topic = "a"
-			for _, p := range x.parts {
-				rp := kmsg.NewProduceRequestTopicPartition()
-				rp.Partition, rp.Records = p.index, p.records
-				topic.Partitions = append(topic.Partitions, rp)
-			}
-			req.Topics = append(req.Topics, topic)
-			got := ask[*kmsg.ProduceResponse](t, n, c, req)
-			var codes []int16
-			for _, p := range got.Topics[0].Partitions {
-				codes = append(codes, p.ErrorCode)
-			}
-			if !slices.Equal(codes, x.want) {
+			if codes := produceCodes(t, n, c, 1, x.parts); !slices.Equal(codes, x.want) {
 				t.Errorf("%v: %d, want %d", x.parts, codes, x.want)
 			}
 		}
@@ -201,39 +182,45 @@ func TestProduceFallsOverLaterMessages(t *testing.T) {
 		called := bytes.Clone(good)
 		called[16] = 2
 		behind := func(b []byte) []byte { return append(bytes.Clone(good), b...) }
-		type part struct {
-			index   int32
-			records []byte
-		}
 		for _, x := range []struct {
-			parts []part
+			parts []producePart
 			want  []int16
 		}{
-			{[]part{{0, good}}, []int16{0}},
-			{[]part{{0, behind(short)}}, []int16{2}},
-			{[]part{{0, called}}, []int16{-1}},
-			{[]part{{0, behind(called)}, {7, good}}, []int16{-1, -1}},
-			{[]part{{0, good}, {7, behind(short)}}, []int16{0, 3}},
-			{[]part{{0, good}, {7, short}}, []int16{2, 2}},
+			{[]producePart{{0, good}}, []int16{0}},
+			{[]producePart{{0, behind(short)}}, []int16{2}},
+			{[]producePart{{0, called}}, []int16{-1}},
+			{[]producePart{{0, behind(called)}, {7, good}}, []int16{-1, -1}},
+			{[]producePart{{0, good}, {7, behind(short)}}, []int16{0, 3}},
+			{[]producePart{{0, good}, {7, short}}, []int16{2, 2}},
 		} {
-			req := kmsg.NewPtrProduceRequest()
-			req.Acks, req.TimeoutMillis = -1, 1000
-			topic := kmsg.NewProduceRequestTopic()
-			topic.Topic = "a"
-			for _, p := range x.parts {
-				rp := kmsg.NewProduceRequestTopicPartition()
-				rp.Partition, rp.Records = p.index, p.records
-				topic.Partitions = append(topic.Partitions, rp)
-			}
-			req.Topics = append(req.Topics, topic)
-			got := ask[*kmsg.ProduceResponse](t, n, c, req)
-			var codes []int16
-			for _, p := range got.Topics[0].Partitions {
-				codes = append(codes, p.ErrorCode)
-			}
-			if !slices.Equal(codes, x.want) {
+			if codes := produceCodes(t, n, c, -1, x.parts); !slices.Equal(codes, x.want) {
 				t.Errorf("%v: %d, want %d", x.parts, codes, x.want)
 			}
 		}
 	})
+}
+
+// producePart is what a request brings for one partition.
+type producePart struct {
+	index   int32
+	records []byte
+}
+
+// produceCodes sends a request to topic a and returns the codes of its partitions.
+func produceCodes(t *testing.T, n *Node, c *kgo.Client, acks int16, parts []producePart) (codes []int16) {
+	t.Helper()
+	req := kmsg.NewPtrProduceRequest()
+	req.Acks, req.TimeoutMillis = acks, 1000
+	topic := kmsg.NewProduceRequestTopic()
+	topic.Topic = "a"
+	for _, p := range parts {
+		rp := kmsg.NewProduceRequestTopicPartition()
+		rp.Partition, rp.Records = p.index, p.records
+		topic.Partitions = append(topic.Partitions, rp)
+	}
+	req.Topics = append(req.Topics, topic)
+	for _, p := range ask[*kmsg.ProduceResponse](t, n, c, req).Topics[0].Partitions {
+		codes = append(codes, p.ErrorCode)
+	}
+	return codes
 }

@@ -88,19 +88,7 @@ func TestProducersOfDeletedRecordsAreForgotten(t *testing.T) {
 			t.Fatal(err)
 		}
 		for id := range batch.ProducerID(2) {
-			u := batch.NewBuilder(batch.BuilderOptions{Producer: true, ProducerID: id, ProducerEpoch: 0, BaseSequence: 0})
-			u.Add(7, nil, []byte("v"))
-			b := u.Bytes()
-			h, err := batch.ParseHeader(b)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !h.HasProducer() {
-				t.Fatal("no producer")
-			}
-			if _, err := l.Append(b, h, 7); err != nil {
-				t.Fatal(err)
-			}
+			firstOfProducer(t, l, id)
 		}
 		l.SetHighWatermark(2)
 		if err := l.SetLogStart(c.start); err != nil {
@@ -144,16 +132,7 @@ func TestRecoveryForgetsWhoWroteBelowItsSegment(t *testing.T) {
 			t.Fatal(err)
 		}
 		for id := range batch.ProducerID(2) {
-			u := batch.NewBuilder(batch.BuilderOptions{Producer: true, ProducerID: id, ProducerEpoch: 0, BaseSequence: 0})
-			u.Add(7, nil, []byte("v"))
-			b := u.Bytes()
-			h, err := batch.ParseHeader(b)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := l.Append(b, h, 7); err != nil {
-				t.Fatal(err)
-			}
+			firstOfProducer(t, l, id)
 			l.SetHighWatermark(batch.Offset(id) + 1)
 			if id == 0 {
 				if err := l.SetLogStart(max(c.start, -c.start)); err != nil {
@@ -381,5 +360,19 @@ func TestRecoveryTellsWithinASegment(t *testing.T) {
 		if n := len(all); n < c.lines || n > c.lines+2 || c.lines > 0 && checked < size/2 {
 			t.Errorf("with %v between two looks at the clock there are %d lines, the last after %d of %d bytes", c.step, n, checked, size)
 		}
+	}
+}
+
+// firstOfProducer appends a producer's first batch, of one record.
+func firstOfProducer(t *testing.T, l *Log, id batch.ProducerID) {
+	t.Helper()
+	u := batch.NewBuilder(batch.BuilderOptions{Producer: true, ProducerID: id})
+	u.Add(7, nil, []byte("v"))
+	h, err := batch.ParseHeader(u.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Append(u.Bytes(), h, 7); err != nil {
+		t.Fatal(err)
 	}
 }
