@@ -179,8 +179,7 @@ func (s *Static) checkOne(k *Key, value string, _ bool) error {
 		return err
 	}
 	if k.Name == "metric.reporters" && k.Canonical(value) != k.Default && strings.TrimFunc(value, javaBlank) != "" {
-		//lint:ignore ST1005 Kafka's sentence, which clients are told
-		return fmt.Errorf("Invalid value %s for configuration %s: Class could not be found.", value, k.Name)
+		return invalid(k.Name, value, "Class could not be found.")
 	}
 	return nil
 }
