@@ -228,3 +228,22 @@ func TestUnmeasured(t *testing.T) {
 		}
 	}
 }
+
+// TestUntimed: look-ups by time in a topic whose batches are made anew and cleaned ask for
+// its beginning; those that no byte decides stay, and so do other topics'.
+func TestUntimed(t *testing.T) {
+	n := New("orc-", "orc-1-")
+	n.Packed["both"], n.Cleaned["both"] = true, true
+	n.Packed["packed"], n.Cleaned["cleaned"] = true, true
+	for _, c := range []struct {
+		topic      string
+		at, became int64
+	}{{"both", 0, -2}, {"both", 1700000000000, -2}, {"both", -3, -2}, {"both", -1, -1}, {"both", -2, -2}, {"both", -4, -4}, {"packed", 5, 5}, {"packed", -3, -3}, {"cleaned", 5, 5}} {
+		r := kmsg.NewPtrListOffsetsRequest()
+		r.Topics = []kmsg.ListOffsetsRequestTopic{{Topic: c.topic, Partitions: []kmsg.ListOffsetsRequestTopicPartition{{Timestamp: c.at}}}}
+		n.Asked(r)
+		if got := r.Topics[0].Partitions[0].Timestamp; got != c.became {
+			t.Errorf("%s at %d became %d, want %d", c.topic, c.at, got, c.became)
+		}
+	}
+}

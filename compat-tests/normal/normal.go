@@ -133,6 +133,8 @@ func (n *Normaliser) Asked(req kmsg.Request) {
 	switch r := req.(type) {
 	case *kmsg.FetchRequest:
 		n.unmeasured(r)
+	case *kmsg.ListOffsetsRequest:
+		n.untimed(r)
 	case *kmsg.CreateTopicsRequest:
 		for _, t := range r.Topics {
 			for _, c := range t.Configs {
@@ -186,6 +188,24 @@ func (n *Normaliser) unmeasured(r *kmsg.FetchRequest) {
 		extreme(&r.MinBytes)
 		for j := range t.Partitions {
 			extreme(&t.Partitions[j].PartitionMaxBytes)
+		}
+	}
+}
+
+// untimed has a ListOffsets by time of topics that are resized and cleaned ask for their
+// beginning: which batches a cleaning notes the times of together, and so which of two
+// records of one time is found, depends on their bytes.
+func (n *Normaliser) untimed(r *kmsg.ListOffsetsRequest) {
+	const beginning, latestTime = -2, -3
+	for i := range r.Topics {
+		t := &r.Topics[i]
+		if !n.resized(t.Topic) || !n.Cleaned[t.Topic] {
+			continue
+		}
+		for j := range t.Partitions {
+			if p := &t.Partitions[j]; p.Timestamp >= 0 || p.Timestamp == latestTime {
+				p.Timestamp = beginning
+			}
 		}
 	}
 }
