@@ -146,8 +146,7 @@ func (g *gen) acls() Step {
 func (g *gen) undisturbed(client, what string, build func(s *side) kmsg.Request) Step {
 	step := g.asking(client, what, build)
 	return Step{Text: step.Text, Do: func(p *Play) {
-		p.subscriptions.RLock()
-		defer p.subscriptions.RUnlock()
+		defer p.subscriptions.enter(askers)()
 		step.Do(p)
 	}}
 }

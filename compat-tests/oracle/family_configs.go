@@ -226,8 +226,7 @@ func (p *Play) subscribing(rs []resource) (done func()) {
 		return func() {}
 	}
 	p.subscribed = true
-	p.subscriptions.Lock()
-	return p.subscriptions.Unlock
+	return p.subscriptions.enter(changers)
 }
 
 // configured waits until a change of configs has gone through, and looks at

@@ -52,9 +52,9 @@ type Play struct {
 	asked   int
 	// spoil changes a request's bytes on their way; nil: they stay.
 	spoil func([]byte) []byte
-	// subscriptions is held by those who change a subscription to clients' metrics,
-	// and shared by those who ask of them; subscribed: this play has changed one.
-	subscriptions *sync.RWMutex
+	// subscriptions to clients' metrics: nobody asks of them while somebody changes one;
+	// subscribed: this play has changed one.
+	subscriptions *parties
 	subscribed    bool
 	// old: versions that Kafka 4 has dropped are asked in, where there are any.
 	old bool

@@ -29,7 +29,7 @@ type Servers struct {
 	n    atomic.Int64
 	slow func(Step, time.Duration)
 	// subscriptions to clients' metrics are all sequences': see Play.
-	subscriptions sync.RWMutex
+	subscriptions parties
 }
 
 // unadvertised are what Kafka serves and tells nobody of where no plugin takes
@@ -144,8 +144,7 @@ func (s *Servers) play(steps []Step, r *round) Outcome {
 // servers.
 func (p *Play) end() Outcome {
 	if p.subscribed {
-		p.subscriptions.Lock()
-		defer p.subscriptions.Unlock()
+		defer p.subscriptions.enter(changers)()
 	}
 	for _, s := range p.Sides {
 		s.close()
