@@ -98,7 +98,7 @@ func (r *produceRun) judge(c *call) {
 				pp.ErrorMessage = why
 			}
 			if code == 0 {
-				if a, ok := r.b.judgeOne(c, req, topic, rp, &pp); ok {
+				if a, ok := r.judgeOne(c, req, topic, rp, &pp); ok {
 					a.topic, a.row = row, len(out.Partitions)
 					w.appends = append(w.appends, a)
 					r.bound()
@@ -258,7 +258,8 @@ func produceTopic(c *call, rt *kmsg.ProduceRequestTopic) (*image.Topic, int16) {
 
 // judgeOne checks one partition's batch, and says where it is to be appended and how. It is not where the answer is an
 // error, or there is nothing.
-func (b *Broker) judgeOne(c *call, req *kmsg.ProduceRequest, topic *image.Topic, rp *kmsg.ProduceRequestTopicPartition, pp *kmsg.ProduceResponseTopicPartition) (a produced, ok bool) {
+func (r *produceRun) judgeOne(c *call, req *kmsg.ProduceRequest, topic *image.Topic, rp *kmsg.ProduceRequestTopicPartition, pp *kmsg.ProduceResponseTopicPartition) (a produced, ok bool) {
+	b := r.b
 	if rp.Partition < 0 || int(rp.Partition) >= len(topic.Partitions) {
 		pp.ErrorCode = kerr.UnknownTopicOrPartition.Code
 		return a, false
@@ -268,7 +269,7 @@ func (b *Broker) judgeOne(c *call, req *kmsg.ProduceRequest, topic *image.Topic,
 	if !old {
 		var err error
 		if header, records, err = batch.Shape(rp.Records, c.Version); err != nil {
-			tellRefused(pp, err)
+			r.tellRefused(c, pp, err)
 			return a, false
 		}
 	}
@@ -288,7 +289,7 @@ func (b *Broker) judgeOne(c *call, req *kmsg.ProduceRequest, topic *image.Topic,
 	// From here on the log is known, and its start is told with an error.
 	pp.LogStartOffset = int64(part.Log().View().LogStart())
 	if err := part.Ready(partition.AnyEpoch, req.Acks); err != nil {
-		tellRefused(pp, err)
+		r.tellRefused(c, pp, err)
 		return a, false
 	}
 	if header.Attributes.Transactional() {
@@ -301,11 +302,11 @@ func (b *Broker) judgeOne(c *call, req *kmsg.ProduceRequest, topic *image.Topic,
 	if old {
 		checked, err = part.CheckSet(records, b.now().UnixMilli())
 	} else {
-		checked, err = part.Check(records, header, b.now().UnixMilli())
+		checked, err = part.Check(records, header, b.now().UnixMilli(), r.mayList(c, req))
 	}
 	if err != nil {
 		b.seen.appended(topic.Name, 0, len(records), err)
-		tellRefused(pp, err)
+		r.tellRefused(c, pp, err)
 		return a, false
 	}
 	if checked.Batch == nil {
@@ -320,24 +321,43 @@ func (b *Broker) judgeOne(c *call, req *kmsg.ProduceRequest, topic *image.Topic,
 	return a, true
 }
 
-// tellRefused puts the reason a batch was refused into its answer (KIP-467).
-func tellRefused(pp *kmsg.ProduceResponseTopicPartition, err error) {
+// recordErrors is the first version that tells which records of a batch were refused, and why (KIP-467).
+const recordErrors = 8
+
+// mayList is how many records of the next batch may be told of where it is refused. Kafka tells of every one of every
+// batch. A packed batch is short, and may hold very many: of those that are judged together no more are told of than of
+// a single one.
+func (r *produceRun) mayList(c *call, req *kmsg.ProduceRequest) int {
+	if c.Version < recordErrors || req.Acks == 0 {
+		return batch.FewestListed
+	}
+	return max(batch.MostListed-r.listed, batch.FewestListed)
+}
+
+// tellRefused puts the reason a batch was refused into its answer.
+func (r *produceRun) tellRefused(c *call, pp *kmsg.ProduceResponseTopicPartition, err error) {
+	tellCode(c, pp, err)
+	var refused *batch.Error
+	if c.Version < recordErrors || !errors.As(err, &refused) || len(refused.Records) == 0 {
+		return
+	}
+	r.listed += len(refused.Records)
+	pp.ErrorMessage = &refused.Message
+	pp.ErrorRecords = make([]kmsg.ProduceResponseTopicPartitionErrorRecord, len(refused.Records))
+	for i := range refused.Records {
+		x, e := &refused.Records[i], &pp.ErrorRecords[i]
+		e.Default()
+		e.RelativeOffset, e.ErrorMessage = x.Index, &x.Message
+	}
+}
+
+// tellCode puts an error's code into an answer.
+func tellCode(c *call, pp *kmsg.ProduceResponseTopicPartition, err error) {
 	pp.ErrorCode = codeOf(err)
 	switch pp.ErrorCode {
 	case kerr.UnknownTopicOrPartition.Code, kerr.NotLeaderForPartition.Code, kerr.MessageTooLarge.Code, kerr.RecordListTooLarge.Code,
 		kerr.CorruptMessage.Code, kerr.KafkaStorageError.Code:
 		pp.LogStartOffset = -1 // Kafka tells it with every error but these
-	}
-	var refused *batch.Error
-	if !errors.As(err, &refused) || len(refused.Records) == 0 {
-		return
-	}
-	pp.ErrorMessage = &refused.Message
-	for i := range refused.Records {
-		r := &refused.Records[i]
-		e := kmsg.NewProduceResponseTopicPartitionErrorRecord()
-		e.RelativeOffset, e.ErrorMessage = r.Index, &r.Message
-		pp.ErrorRecords = append(pp.ErrorRecords, e)
 	}
 }
 

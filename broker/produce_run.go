@@ -17,6 +17,8 @@ type produceRun struct {
 	b     *Broker
 	waits []*produceWait
 	made  int // bytes of batches that were made of what came, and wait to be appended
+	// listed is how many refused records the answers tell of.
+	listed int
 }
 
 // mostMade is how much of that may wait: a request can stand for much more than it
@@ -119,7 +121,7 @@ func (b *Broker) tellAppended(w *produceWait) {
 		a, e, pp := &w.appends[i], &w.appends[i].entry[0], w.row(i)
 		b.seen.appended(a.part.Topic(), int(e.Header.Count), a.size, e.Err)
 		if e.Err != nil {
-			tellRefused(pp, e.Err)
+			tellCode(w.c, pp, e.Err)
 			continue
 		}
 		pp.BaseOffset, pp.LogAppendTime, pp.LogStartOffset = int64(e.Appended.Base), a.time, int64(e.Appended.LogStart)

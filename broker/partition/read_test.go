@@ -282,7 +282,7 @@ func TestCheck(t *testing.T) {
 		wg.Go(func() {
 			for range 20 {
 				b, h := records(50)
-				got, err := p.Check(b, h, time.Now().UnixMilli())
+				got, err := p.Check(b, h, time.Now().UnixMilli(), 0)
 				if err != nil || got.Header.Attributes.Codec() != 4 {
 					t.Errorf("%+v, %v", got.Header, err)
 				}
@@ -296,7 +296,7 @@ func TestCheck(t *testing.T) {
 	p.SetConfig(defaults())
 	b, h := records(50)
 	if n := testing.AllocsPerRun(100, func() {
-		if _, err := p.Check(b, h, time.Now().UnixMilli()); err != nil {
+		if _, err := p.Check(b, h, time.Now().UnixMilli(), 0); err != nil {
 			t.Fatal(err)
 		}
 	}); n > 0 {

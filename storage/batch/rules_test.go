@@ -447,10 +447,13 @@ func TestRecordErrorsAreBounded(t *testing.T) {
 	}
 	r := open()
 	r.Compacted = true
-	_, err := Validate(u.Bytes(), r)
-	var e *Error
-	if !errors.As(err, &e) || len(e.Records) != maxRecordErrors || !strings.Contains(e.Message, "due to 100000 record errors") {
-		t.Errorf("%d errors, %v", len(e.Records), err)
+	for _, c := range []struct{ asked, want int }{{0, MostListed}, {100, 100}, {1, FewestListed}, {-5, FewestListed}, {1 << 20, MostListed}} {
+		r.ListedErrors = c.asked
+		_, err := Validate(u.Bytes(), r)
+		var e *Error
+		if !errors.As(err, &e) || len(e.Records) != c.want || !strings.Contains(e.Message, "due to 100000 record errors") || strings.Count(e.Message, "batchIndex") != 3 {
+			t.Errorf("%d are to be listed: %d are, %v", c.asked, len(e.Records), err)
+		}
 	}
 }
 

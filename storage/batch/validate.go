@@ -33,6 +33,7 @@ type Rules struct {
 	SegmentBytes   int  // segment.bytes
 	MaxRecordBytes int  // max.decompressed.message.bytes, of one record of a compressed batch
 	Compacted      bool // cleanup.policy has compact: every record needs a key
+	ListedErrors   int  // how many of a refused batch's bad records are listed; 0 is MostListed, and the first FewestListed always are
 
 	// Recompress stores the batch with Codec where it comes with another: compression.type is not "producer".
 	Recompress bool
@@ -74,7 +75,7 @@ const (
 type Error struct {
 	Kind    Kind
 	Message string
-	Records []RecordError // in order; at most maxRecordErrors
+	Records []RecordError // in order, up to Rules.ListedErrors
 	Request bool          // the whole request is refused: see Shape
 }
 
@@ -86,8 +87,20 @@ type RecordError struct {
 	Message string
 }
 
-// maxRecordErrors bounds what a refused batch makes of a small request: Kafka lists every bad record.
-const maxRecordErrors = 1 << 14
+// MostListed bounds what a refused batch makes of a small request: Kafka lists every bad record. FewestListed are those
+// that the batch's own message names.
+const (
+	MostListed   = 1 << 14
+	FewestListed = 3
+)
+
+// listed is how many bad records an error lists.
+func (r *Rules) listed() int {
+	if r.ListedErrors == 0 {
+		return MostListed
+	}
+	return min(max(r.ListedErrors, FewestListed), MostListed)
+}
 
 // Validate checks a batch of a client the way the leader of a partition does before it appends, in Kafka's order:
 // base offset, size, checksum, codec, counts, then every record. b is the batch as Shape cut it, and is changed in
@@ -321,7 +334,7 @@ func note(e *Error, f recordFault, i int32, ts int64, s *seen, w *walk, r *Rules
 	if f != faultNoKey {
 		e.Kind = InvalidTimestamp
 	}
-	if len(e.Records) == maxRecordErrors {
+	if len(e.Records) >= r.listed() {
 		return e
 	}
 	var m string
@@ -355,7 +368,7 @@ func (e *Error) finish(total int) *Error {
 		return e
 	}
 	var first strings.Builder
-	for i, r := range e.Records[:min(3, len(e.Records))] {
+	for i, r := range e.Records[:min(FewestListed, len(e.Records))] {
 		if i > 0 {
 			first.WriteString(", ")
 		}
