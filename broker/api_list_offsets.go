@@ -45,7 +45,8 @@ func (b *Broker) listOffsets(c *call, req *kmsg.ListOffsetsRequest) *kmsg.ListOf
 		return resp
 	}
 	// A partition asked twice is refused, once; a topic asked twice is answered
-	// once. Version 0 knows neither.
+	// once. Version 0 knows neither: it answers each time, and looks at every
+	// segment's file for it.
 	times := map[asked]int{}
 	for _, rt := range req.Topics {
 		for _, rp := range rt.Partitions {
@@ -65,7 +66,8 @@ func (b *Broker) listOffsets(c *call, req *kmsg.ListOffsetsRequest) *kmsg.ListOf
 		for _, rp := range rt.Partitions {
 			op := unlisted(rp.Partition, 0)
 			key := asked{rt.Topic, rp.Partition}
-			switch n := times[key]; {
+			n := times[key]
+			switch {
 			case n == 0:
 				continue // told already
 			case !allowed:
@@ -74,11 +76,30 @@ func (b *Broker) listOffsets(c *call, req *kmsg.ListOffsetsRequest) *kmsg.ListOf
 				op.ErrorCode, times[key] = kerr.InvalidRequest.Code, 0
 			default:
 				op.ErrorCode = b.listOffset(c, req, rt.Topic, &rp, &op)
+				if n > 1 && !c.pads(b.segmentsOf(c, rt.Topic, rp.Partition)*looked+len(op.OldStyleOffsets)*16) {
+					return resp
+				}
 			}
 			out.Partitions = append(out.Partitions, op)
 		}
 	}
 	return resp
+}
+
+// looked is what a look at one segment's file counts for, where a partition is asked again: it is time more than bytes.
+const looked = 256
+
+// segmentsOf is how many files a look-up of version 0 asks the time of.
+func (b *Broker) segmentsOf(c *call, topic string, index int32) int {
+	t := c.image.TopicByName(topic)
+	if t == nil || t.Partition(index) == nil {
+		return 0
+	}
+	part := b.replicas.served(t.ID, index)
+	if part == nil {
+		return 0
+	}
+	return part.Log().View().Segments() + 1
 }
 
 func unlisted(index int32, code int16) kmsg.ListOffsetsResponseTopicPartition {

@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
 )
 
 // TestAskedOverAndOver: what is long to tell is told as often as it is asked, up
@@ -125,6 +126,15 @@ func TestAskedOverAndOver(t *testing.T) {
 				return r
 			}
 		}
+		ends := func(name string, n int) kmsg.Request {
+			r := kmsg.NewPtrListOffsetsRequest()
+			one := kmsg.NewListOffsetsRequestTopicPartition()
+			one.Timestamp, one.MaxNumOffsets = -1, 1
+			r.Topics = []kmsg.ListOffsetsRequestTopic{{Topic: name, Partitions: slices.Repeat([]kmsg.ListOffsetsRequestTopicPartition{one}, n)}}
+			return r
+		}
+		versions := kversion.Tip()
+		versions.SetMaxKeyVersion(int16(kmsg.ListOffsets), 0) // the only one that repeats itself
 		for _, q := range []struct {
 			what      string
 			make      func(string, int) kmsg.Request
@@ -148,9 +158,10 @@ func TestAskedOverAndOver(t *testing.T) {
 			{"configs of subscriptions that are not there", configs(kmsg.ConfigResourceTypeClientMetrics, true), "m", 1000, 200_000},
 			{"a leader of one partition", elect, "a", 1000, 300_000},
 			{"to move one partition", reassign, "a", 1000, 300_000},
+			{"where one partition ended, of old", ends, "a", 1000, 65_000},
 		} {
 			ctx := context.Background()
-			try := n.Client(kgo.RetryTimeout(0), kgo.RequestRetries(0))
+			try := n.Client(kgo.RetryTimeout(0), kgo.RequestRetries(0), kgo.MaxVersions(versions))
 			if _, err := try.Broker(int(n.Info.NodeID)).Request(ctx, q.make(q.name, q.few)); err != nil {
 				t.Errorf("%s, %d times: %v", q.what, q.few, err)
 			}
