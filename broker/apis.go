@@ -218,8 +218,8 @@ func (d dispatcher) Serves(listener string, key, version int16) bool {
 	return a != nil && a.on&d.b.kindOf(listener) != 0 && version >= a.min && version <= a.max
 }
 
-// Handle executes one request. A body that does not parse closes the
-// connection, as Kafka does.
+// Handle executes one request that is no Produce. A body that does not parse closes
+// the connection, as Kafka does.
 func (d dispatcher) Handle(ctx context.Context, r *wire.Request) wire.Reply {
 	c := d.call(ctx, r)
 	if c == nil {
@@ -228,7 +228,8 @@ func (d dispatcher) Handle(ctx context.Context, r *wire.Request) wire.Reply {
 	return d.execute(c)
 }
 
-// HandleTogether is part of wire.Together.
+// HandleTogether executes Produces. One that is logged, or that has no answer unless it
+// fails, is executed by itself.
 func (d dispatcher) HandleTogether(ctx context.Context, requests []*wire.Request, replies []wire.Reply) int {
 	calls := make([]*call, 0, len(requests))
 	for i, r := range requests {

@@ -319,7 +319,8 @@ func TestWeight(t *testing.T) {
 }
 
 // A frame is charged its length, from four kilobytes on, and what it stands for
-// when that is much; until its handler says that it waits, unless it is heavy.
+// when that is much; until its handler says that it waits, unless it is heavy. That of a
+// Produce does not wait.
 func TestCharges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var before, after int64
@@ -345,8 +346,8 @@ func TestCharges(t *testing.T) {
 			charged, kept int64
 		}{
 			{"a tiny Produce", frame(keyProduce, 3, 1, strings.Repeat("x", 4000)), 0, 0},
-			{"a small Produce", frame(keyProduce, 3, 1, strings.Repeat("x", 5000)), 5011, 0},
-			{"a large Produce", frame(keyProduce, 3, 1, strings.Repeat("x", 1<<20)), 1<<20 + 11, 0},
+			{"a small Produce", frame(keyProduce, 3, 1, strings.Repeat("x", 5000)), 5011, 5011},
+			{"a large Produce", frame(keyProduce, 3, 1, strings.Repeat("x", 1<<20)), 1<<20 + 11, 1<<20 + 11},
 			{"a private request", frame(1000, 0, 1, strings.Repeat("x", 1<<20)), 1<<20 + 11, 0},
 			{"a light Metadata", metadata(100), 0, 0},
 			{"a Metadata", metadata(10000), 10000*(2+entry) + 15, 0},

@@ -1,6 +1,9 @@
 package wire
 
-import "sync"
+import (
+	"sync"
+	"sync/atomic"
+)
 
 // A buffer is a run of bytes to read into, or to put a reply together in. The
 // smaller ones come from pools, the larger ones from shelves.
@@ -27,9 +30,21 @@ var bufferSizes = [...]int{
 	8<<20 + 4<<10, 16<<20 + 4<<10,
 }
 
-const aheadClasses = 3 // of bufferSizes
+const (
+	// aheadClasses of bufferSizes are read ahead into. The last of them is for who sends much in small frames; there are
+	// no more than mostWide of it in a process, however many connections there are: who gets none has one of the class
+	// below.
+	aheadClasses = 4
+	wide         = aheadClasses - 1
+	mostWide     = 64
+	// smallClasses of them are small enough to be had by each connection.
+	smallClasses = wide
+)
 
-var bufferPools [aheadClasses]sync.Pool
+var (
+	bufferPools [aheadClasses]sync.Pool
+	wideOut     atomic.Int32 // buffers of class wide that somebody has
+)
 
 // classFor is the smallest class that holds n bytes, or below 0.
 func classFor(n int) int8 {
@@ -41,8 +56,12 @@ func classFor(n int) int8 {
 	return -1
 }
 
-// getClass returns a buffer of one of the classes that are read ahead into.
+// getClass returns a buffer of one of the classes that are read ahead into, or of the one below wide.
 func getClass(class int8) *buffer {
+	if class == wide && wideOut.Add(1) > mostWide {
+		wideOut.Add(-1)
+		class--
+	}
 	if b, ok := bufferPools[class].Get().(*buffer); ok {
 		return b
 	}
@@ -51,6 +70,9 @@ func getClass(class int8) *buffer {
 
 func putBuffer(b *buffer) {
 	if b != nil {
+		if b.class == wide {
+			wideOut.Add(-1)
+		}
 		bufferPools[b.class].Put(b)
 	}
 }

@@ -57,6 +57,10 @@ func (nobody) Serves(string, int16, int16) bool { return false }
 
 func (nobody) Handle(context.Context, *Request) Reply { return Reply{Close: true} }
 
+func (n nobody) HandleTogether(ctx context.Context, requests []*Request, replies []Reply) int {
+	return oneByOne(n.Handle, ctx, requests, replies)
+}
+
 // Produces that are too large for a pool leave Go no garbage that it holds until
 // it looks for some, and what a large frame of another kind grew in none either.
 func TestLargestFramesLeaveNoGarbage(t *testing.T) {

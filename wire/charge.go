@@ -20,8 +20,6 @@ func (c *connection) admit(size int, key int16) error {
 	limit := 0
 	if key == keyProduce {
 		limit = maxPending - 1
-	} else if !c.flushHeld() {
-		return errEnd
 	}
 	if !c.waitPending(limit) {
 		return errEnd
@@ -79,14 +77,11 @@ func (c *connection) grow(n int) error {
 	return nil
 }
 
-// wait waits for a budget that has not enough. It may take long; earlier replies
-// do not wait for it.
+// wait waits for a budget that has not enough. It may take long; what came before
+// does not wait for it.
 func (c *connection) wait(b *budget, n int64, impatient func() error) (int64, error) {
 	if err := c.handleArrived(); err != nil {
 		return 0, err
-	}
-	if !c.flushHeld() {
-		return 0, errEnd
 	}
 	c.waits.Add(1)
 	defer c.endWait()

@@ -59,7 +59,7 @@ type connection struct {
 
 	// Of the reading goroutine:
 	clientID *string   // the last one seen
-	held     *sender   // replies to be written together with the next
+	held     *sender   // replies to be written together with the next, of those that are being replied to
 	charge             // of the current request
 	gate     gate      // what the current request holds a place of, or nil
 	arrived  *together // Produces that were read; nil: none
@@ -163,9 +163,6 @@ func (c *connection) enterGate(key int16) error {
 	select {
 	case g <- struct{}{}:
 	default:
-		if !c.flushHeld() {
-			return errEnd
-		}
 		c.waits.Add(1)
 		defer c.endWait()
 		select {
@@ -225,9 +222,6 @@ func (c *connection) waitUnmuted() error {
 	}
 	if err := c.handleArrived(); err != nil {
 		return err
-	}
-	if !c.flushHeld() {
-		return errEnd
 	}
 	c.waits.Add(1)
 	defer c.endWait()

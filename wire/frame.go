@@ -310,7 +310,7 @@ func (f *frameReader) done(frame []byte, b *buffer) {
 func (f *frameReader) own(pooled bool) ([]byte, *buffer, error) {
 	size := f.size
 	room := min(size, max(firstRoom, len(f.buffered()), f.trust))
-	if size <= bufferSizes[aheadClasses-1] {
+	if size <= bufferSizes[smallClasses-1] {
 		room = size // no more than what is read ahead into
 	}
 	if err := f.grow(room); err != nil {

@@ -40,6 +40,10 @@ func (f fake) Serves(listener string, key, version int16) bool {
 
 func (f fake) Handle(ctx context.Context, r *Request) Reply { return f.handle(ctx, r) }
 
+func (f fake) HandleTogether(ctx context.Context, requests []*Request, replies []Reply) int {
+	return oneByOne(f.Handle, ctx, requests, replies)
+}
+
 // later is a pending reply.
 type later struct {
 	done  chan struct{}

@@ -104,7 +104,7 @@ func (j *jungle) Handle(ctx context.Context, r *Request) Reply {
 // HandleTogether is Handle of each.
 func (j *jungle) HandleTogether(ctx context.Context, requests []*Request, replies []Reply) int {
 	j.together.Add(int64(len(requests)))
-	return oneByOne(j, ctx, requests, replies)
+	return oneByOne(j.Handle, ctx, requests, replies)
 }
 
 // play is one client: it sends random requests, many at a time, and checks that

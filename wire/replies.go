@@ -16,8 +16,8 @@ type queued struct {
 	timing        timing
 }
 
-// reply puts a reply where it belongs: out, into the queue, or, if another follows
-// at once, among the held ones.
+// reply puts a reply where it belongs: out, into the queue, or, if another is replied
+// to next, among the held ones.
 func (c *connection) reply(q queued, hold bool) error {
 	q.settle(c.server)
 	if q.reply.Pending == nil && (q.reply.Close || q.reply.None) {

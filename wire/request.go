@@ -43,7 +43,7 @@ type Request struct {
 	// ClientID is nil when the client sent null.
 	ClientID *string
 	// Body is what follows the header. The body of a Produce lives in a pooled
-	// buffer and is valid only until Handle returns; any other may be kept. It
+	// buffer and is valid only until HandleTogether returns; any other may be kept. It
 	// is nil for an ApiVersions of an unsupported version, which nobody can
 	// parse.
 	Body []byte
@@ -60,7 +60,7 @@ type Request struct {
 
 // Waiting tells the server that the handler is about to wait: for data, for a
 // group to form, for a coordinator. The request's part of the budget is given
-// back, unless it is a heavy one, and replies that were held to be written together with this one go out.
+// back, unless it is a heavy one.
 // Calling it more than once, or on a Request made by hand, is harmless. It is
 // for the goroutine that runs Handle, before Handle returns. The body stays
 // valid.
@@ -70,7 +70,6 @@ func (r *Request) Waiting() {
 			r.waiting = r.owner.server.clock()
 		}
 		r.owner.lend()
-		r.owner.flushHeld()
 	}
 }
 
@@ -107,18 +106,13 @@ type Handler interface {
 	// the connection is closed; except for ApiVersions, which then comes to
 	// Handle with a nil Body, to be answered in version 0 (KIP-511).
 	Serves(listener string, key, version int16) bool
-	// Handle answers a request. It runs on the connection's own goroutine and
+	// Handle answers a request that is no Produce. It runs on the connection's own goroutine and
 	// may block; before it waits for anything but a lock or a disk it calls
 	// Request.Waiting. The context is cancelled when the connection is closed
 	// and when the server drains: then it answers with what it has.
 	Handle(ctx context.Context, r *Request) Reply
-}
-
-// Together is a Handler that can take several requests at once.
-type Together interface {
-	Handler
-	// HandleTogether answers Produces that have come together on one connection, one at least, as Handle would one
-	// after the other: replies, of which there are as many as requests, are the zero Reply before. It says how many it
+	// HandleTogether answers Produces that have come together on one connection, one at least, where Handle answers
+	// one: replies, of which there are as many as requests, are the zero Reply before. It says how many it
 	// has answered, which is all, or those up to one with Close or Throttle; those behind a Throttle are asked for once
 	// more.
 	HandleTogether(ctx context.Context, requests []*Request, replies []Reply) int

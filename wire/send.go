@@ -144,7 +144,7 @@ func (s *sender) bytes(out *output, p []byte) error {
 // room replaces a full buffer by one of the next size, since more is to come, or
 // writes what there is.
 func (s *sender) room(out *output) error {
-	if s.buf.class == aheadClasses-1 {
+	if s.buf.class == smallClasses-1 {
 		return s.flush(out)
 	}
 	s.cut()

@@ -109,7 +109,6 @@ type Server struct {
 	evicting [2]evictor
 	disk     *diskGate
 	shelves  *shelves
-	together Together // the handler, if it can
 	// Of requests that run, Produce and Fetch apart.
 	light, large gate
 	lastLarge    [kmsg.MaxKey + 1]atomic.Int64 // when a kind of request last had a large reply
@@ -173,7 +172,6 @@ func NewServer(o ServerOptions) *Server {
 		conns:     make(map[*connection]struct{}),
 		perIP:     make(map[netip.Addr]int),
 	}
-	s.together, _ = o.Handler.(Together)
 	s.changed.L = &s.mu
 	s.clients.init(o.Budget)
 	s.reserved.init(o.Budget)

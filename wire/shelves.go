@@ -14,8 +14,8 @@ import (
 type shelves struct {
 	mu      sync.Mutex
 	bytes   int                                        // of those that are free
-	free    [len(bufferSizes) - aheadClasses][]*buffer // the last used at the end
-	least   [len(bufferSizes) - aheadClasses]int       // how many were there all the time since the last look
+	free    [len(bufferSizes) - smallClasses][]*buffer // the last used at the end
+	least   [len(bufferSizes) - smallClasses]int       // how many were there all the time since the last look
 	looking bool                                       // look runs
 	closed  bool
 	stopped chan struct{}
@@ -50,10 +50,10 @@ func (s *shelves) get(n int) *buffer {
 		}
 		return &buffer{b: make([]byte, n), class: single}
 	}
-	if class < aheadClasses {
+	if class < smallClasses {
 		return getClass(class)
 	}
-	if b := s.take(class - aheadClasses); b != nil {
+	if b := s.take(class - smallClasses); b != nil {
 		if b.own && b.used > n+n/8 {
 			// A longer frame was in it; what that took is more than this one pays for.
 			discardBytes(b.b, n)
@@ -86,7 +86,7 @@ func (s *shelves) take(i int8) *buffer {
 // or nil where there is none. It goes back with put.
 func (s *shelves) growing(n int) *buffer {
 	class := classFor(n)
-	if class >= aheadClasses {
+	if class >= smallClasses {
 		n = bufferSizes[class]
 	} else {
 		class = single
@@ -113,12 +113,12 @@ func (s *shelves) put(b *buffer, n int) {
 	case b.class == single:
 		b.release()
 		return
-	case b.class < aheadClasses:
+	case b.class < smallClasses:
 		putBuffer(b)
 		return
 	}
 	b.used = max(b.used, n)
-	i := b.class - aheadClasses
+	i := b.class - smallClasses
 	s.mu.Lock()
 	if s.closed || s.bytes+b.takes() > shelfMost {
 		s.mu.Unlock()

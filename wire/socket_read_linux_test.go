@@ -44,7 +44,7 @@ func TestLargeProducesAreAnsweredTogether(t *testing.T) {
 	var handled atomic.Int32
 	s := NewServer(ServerOptions{ReceiveBuffer: 400 << 10, Handler: fake{handle: func(_ context.Context, r *Request) Reply {
 		if handled.Add(1) == 1 {
-			<-begin
+			<-begin // the small one; meanwhile the others come
 		}
 		return answer(fmt.Sprint(len(r.Body)))
 	}}})
@@ -52,12 +52,13 @@ func TestLargeProducesAreAnsweredTogether(t *testing.T) {
 	real := sysSendmsg
 	defer func() { sysSendmsg = real }()
 	defer end() // when it returns, the connection's goroutine has ended
+	p := &peer{t: t, nc: nc}
+	p.produce(3, "small")
 	var sent []byte
 	for i := range int32(3) {
 		sent = append(sent, frame(keyProduce, 7, i, body)...)
 	}
 	cut := len(sent) - size/2 // of the third, one half
-	p := &peer{t: t, nc: nc}
 	p.send(sent[:cut])
 	// The other side has it all once nothing is left to be sent, or acknowledged.
 	raw, err := nc.(*net.TCPConn).SyscallConn()
@@ -78,11 +79,12 @@ func TestLargeProducesAreAnsweredTogether(t *testing.T) {
 		return real(fd, vec, flags)
 	}
 	close(begin)
+	p.expect(3, "5")
 	for i := range int32(2) {
 		p.expect(i, fmt.Sprint(size))
 	}
-	if n := writes.Load(); n != 1 {
-		t.Errorf("two answers in %d writes", n)
+	if n := writes.Load(); n != 2 {
+		t.Errorf("the first answer and the two behind it in %d writes", n)
 	}
 	p.send(sent[cut:])
 	p.expect(2, fmt.Sprint(size))

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Produces of one connection that have come together are handled together, where the handler can (Together): what they
-// bring for one partition is one write then, and their replies go out as one.
+// Produces of one connection that have come together are handled together: what they bring for one partition is one write
+// then, and their replies go out as one.
 
 // mostTogether is how many are handled at once. How many bytes of large ones is bounded by runBytes, and small ones lie in
 // one buffer.
@@ -26,8 +26,6 @@ type together struct {
 	requests []*Request
 	timings  []timing
 	replies  []Reply
-	// more: another Produce has come, and is handled behind these: their replies go out with its own.
-	more bool
 }
 
 var togetherPool = sync.Pool{New: func() any { return new(together) }}
@@ -41,10 +39,9 @@ func (c *connection) arrive(frame []byte, buf *buffer) error {
 	g.arrived = append(g.arrived, arrival{frame, buf, c.charge})
 	another := !c.ahead && len(g.arrived) < mostTogether && c.mayWait(len(g.arrived)) && c.in.another()
 	c.charge = charge{}
-	if another && c.server.together != nil {
+	if another {
 		return nil
 	}
-	g.more = another
 	return c.handleArrived()
 }
 
@@ -70,12 +67,9 @@ func (c *connection) handleArrived() error {
 		clear(g.arrived)
 		clear(g.requests)
 		clear(g.replies)
-		g.arrived, g.requests, g.timings, g.replies, g.more = g.arrived[:0], g.requests[:0], g.timings[:0], g.replies[:0], false
+		g.arrived, g.requests, g.timings, g.replies = g.arrived[:0], g.requests[:0], g.timings[:0], g.replies[:0]
 		togetherPool.Put(g)
 	}()
-	if len(g.arrived) == 1 {
-		return c.handleProduce(&g.arrived[0], g.more)
-	}
 	for rest := g.arrived; len(rest) > 0; {
 		n, err := c.handleTogether(g, rest)
 		if err != nil {
@@ -113,7 +107,7 @@ func (c *connection) handleTogether(g *together, arrived []arrival) (int, error)
 	}
 	for i := range n {
 		q := answered(g.requests[i], g.replies[i], g.timings[i])
-		if err := c.reply(q, i < len(arrived)-1 || g.more); err != nil {
+		if err := c.reply(q, i < n-1); err != nil {
 			for i++; i < n; i++ {
 				q := answered(g.requests[i], g.replies[i], g.timings[i])
 				c.drop(&q)
@@ -140,26 +134,10 @@ func (c *connection) runTogether(g *together) int {
 			g.timings[i].started = now
 		}
 	}
-	n := c.server.together.HandleTogether(c.handling, g.requests, g.replies)
+	n := c.server.options.Handler.HandleTogether(c.handling, g.requests, g.replies)
 	if n < 1 || n > len(g.requests) {
 		panic(fmt.Sprintf("wire: the handler says that it has answered %d of %d requests", n, len(g.requests)))
 	}
 	c.server.counters.requests.Add(int64(n))
 	return n
-}
-
-// handleProduce handles one.
-func (c *connection) handleProduce(a *arrival, more bool) error {
-	c.charge, a.charge = a.charge, charge{}
-	r, t, err := c.begin(a.frame)
-	var reply Reply
-	if err == nil {
-		reply = c.run(r, &t)
-	}
-	c.giveBack()
-	c.handled(a)
-	if err != nil {
-		return err
-	}
-	return c.reply(answered(r, reply, t), more)
 }

@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// oneByOne is HandleTogether of a handler that has no advantage of it.
-func oneByOne(h Handler, ctx context.Context, requests []*Request, replies []Reply) int {
+// oneByOne is HandleTogether of a handler that has no advantage of it: Handle of each.
+func oneByOne(handle func(context.Context, *Request) Reply, ctx context.Context, requests []*Request, replies []Reply) int {
 	for i, r := range requests {
-		if replies[i] = h.Handle(ctx, r); replies[i].Close || replies[i].Throttle > 0 {
+		if replies[i] = handle(ctx, r); replies[i].Close || replies[i].Throttle > 0 {
 			return i + 1
 		}
 	}
@@ -29,7 +29,7 @@ type gatherer struct {
 
 func (g gatherer) HandleTogether(ctx context.Context, requests []*Request, replies []Reply) int {
 	g.note("%d together", len(requests))
-	return oneByOne(g.script, ctx, requests, replies)
+	return oneByOne(g.script.Handle, ctx, requests, replies)
 }
 
 func TestProducesTogether(t *testing.T) {
@@ -40,9 +40,9 @@ func TestProducesTogether(t *testing.T) {
 		replies []string // after which the connection ends, where it does
 		ends    bool
 	}{
-		"one":            {frames: [][]byte{produce(1, "a")}, diary: []string{"1:a"}, replies: []string{"ok a"}},
+		"one":            {frames: [][]byte{produce(1, "a")}, diary: []string{"1 together", "1:a"}, replies: []string{"ok a"}},
 		"three":          {frames: [][]byte{produce(1, "a"), produce(2, "b"), produce(3, "c")}, diary: []string{"3 together", "1:a", "2:b", "3:c"}, replies: []string{"ok a", "ok b", "ok c"}},
-		"another within": {frames: [][]byte{produce(1, "a"), produce(2, "b"), frame(3, 1, 3, "m"), produce(4, "d")}, diary: []string{"2 together", "1:a", "2:b", "3:m", "4:d"}, replies: []string{"ok a", "ok b", "ok m", "ok d"}},
+		"another within": {frames: [][]byte{produce(1, "a"), produce(2, "b"), frame(3, 1, 3, "m"), produce(4, "d")}, diary: []string{"2 together", "1:a", "2:b", "3:m", "1 together", "4:d"}, replies: []string{"ok a", "ok b", "ok m", "ok d"}},
 		"half of another": {frames: [][]byte{produce(1, "a"), produce(2, "b"), produce(3, strings.Repeat("half", 20))[:30]}, diary: []string{"2 together", "1:a", "2:b"},
 			replies: []string{"ok a", "ok b"}},
 		"one that closes": {frames: [][]byte{produce(1, "a"), produce(2, "close"), produce(3, "c")}, diary: []string{"3 together", "1:a", "2:close"},
@@ -173,7 +173,7 @@ type largeTogether struct {
 
 func (h largeTogether) HandleTogether(ctx context.Context, requests []*Request, replies []Reply) int {
 	h.most.Store(max(h.most.Load(), int64(len(requests))))
-	return oneByOne(h.fake, ctx, requests, replies)
+	return oneByOne(h.fake.Handle, ctx, requests, replies)
 }
 
 // TestAnother tells what can be read while what was read before is in use: what lies in the buffer, and, behind a large frame, what
@@ -198,7 +198,7 @@ func TestAnother(t *testing.T) {
 			one := produce(c.first)
 			stream := append(one, c.rest[:min(c.read, len(c.rest))]...)
 			f := newFrameReader(bytes.NewReader(stream), 1<<20)
-			f.class = aheadClasses - 1
+			f.class = smallClasses - 1
 			f.first = firstOf(f.src)
 			f.waiting = func() int { return c.waiting }
 			if _, _, err := f.next(); err != nil {

@@ -45,7 +45,7 @@ func (c *calm) read() (allocated uint64) {
 	metrics.Read(c.samples[:])
 	allocated = c.samples[0].Value.Uint64() - c.allocs
 	c.allocs += allocated
-	c.held = c.samples[1].Value.Uint64() + c.samples[2].Value.Uint64()
+	c.held = c.samples[1].Value.Uint64() + c.samples[2].Value.Uint64() - uint64(len(spareHeap))
 	return allocated
 }
 
