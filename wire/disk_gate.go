@@ -21,7 +21,7 @@ const (
 	diskRead = time.Millisecond
 	// stirTime is how long what was read ahead with a part of a file may still be on
 	// its way.
-	stirTime = time.Second
+	stirTime = 250 * time.Millisecond
 )
 
 func newDiskGate(width int) *diskGate {
