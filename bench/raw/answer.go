@@ -50,7 +50,7 @@ func (f *fetch) frame() []byte {
 	return f.buf
 }
 
-var errShort = errors.New("a Fetch answer that ends early")
+var errShort = errors.New("an answer that ends early, or late")
 
 // walkAnswer goes through a Fetch answer of the version that is asked,
 // allocating nothing, and shows each partition's records.
@@ -87,6 +87,37 @@ func walkAnswer(b []byte, show func(partition int32, records []byte) error) erro
 		return errShort
 	}
 	return nil
+}
+
+// walkProduced goes through a Produce answer of the version that is asked, without its
+// header, allocating nothing, and returns how many partitions it has, none of which is
+// refused.
+func walkProduced(b []byte) (partitions int, err error) {
+	r := reader{b: b}
+	for topics := r.length(); topics > 0 && !r.short; topics-- {
+		r.skip(r.length())
+		n := r.length()
+		for range n {
+			partition := r.int32()
+			code := r.int16()
+			r.skip(8 + 8 + 8) // base offset, time, log start
+			if code != 0 {
+				return partitions, failed(fmt.Sprintf("partition %d", partition), code)
+			}
+			if errors, message, tags := r.length(), r.length(), r.uvarint(); r.short || errors > 0 || message > 0 || tags > 0 {
+				return partitions, errShort
+			}
+			partitions++
+		}
+		if r.uvarint() > 0 {
+			return partitions, errShort // there are no tags
+		}
+	}
+	r.skip(4) // throttle
+	if tags := r.uvarint(); r.short || tags > 0 || len(r.b) != 0 {
+		return partitions, errShort
+	}
+	return partitions, nil
 }
 
 // walkBatches goes through the whole batches among records, which begin with
@@ -148,6 +179,19 @@ func (r *reader) int32() int32 {
 	}
 	return 0
 }
+
+func (r *reader) uvarint() uint64 {
+	n, size := binary.Uvarint(r.b)
+	if size <= 0 {
+		r.b, r.short = nil, true
+		return 0
+	}
+	r.b = r.b[size:]
+	return n
+}
+
+// length is that of a compact string or list; of none it is 0.
+func (r *reader) length() int { return max(int(r.uvarint())-1, 0) }
 
 // span is how many offsets a batch takes.
 func span(batch []byte) int64 {

@@ -7,8 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kmsg"
-
 	"millrace/bench/floor"
 )
 
@@ -134,24 +132,15 @@ func (p Producing) answer() func(body []byte, id int32) error {
 	if p.Floor != 0 {
 		return func([]byte, int32) error { return nil }
 	}
-	resp := kmsg.NewPtrProduceResponse()
-	resp.Version = produceVersion
 	return func(body []byte, id int32) error {
 		if len(body) < 5 || int32(binary.BigEndian.Uint32(body)) != id || body[4] != 0 {
 			return fmt.Errorf("not the answer to request %d", id)
 		}
-		if err := resp.ReadFrom(body[5:]); err != nil {
-			return fmt.Errorf("decode the answer: %w", err)
+		n, err := walkProduced(body[5:])
+		if err == nil && n != p.Partitions {
+			err = errors.New("an answer without all partitions")
 		}
-		if len(resp.Topics) != 1 || len(resp.Topics[0].Partitions) != p.Partitions {
-			return errors.New("an answer without all partitions")
-		}
-		for i := range resp.Topics[0].Partitions {
-			if r := &resp.Topics[0].Partitions[i]; r.ErrorCode != 0 {
-				return failed(fmt.Sprintf("partition %d", r.Partition), r.ErrorCode)
-			}
-		}
-		return nil
+		return err
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -189,5 +190,40 @@ func TestTailAndLatency(t *testing.T) {
 		if _, err := (Latency{Addr: addr, Topic: "t", Rate: 1000, For: 50 * time.Millisecond, Value: 100, Patience: 100 * time.Millisecond}).Run(); err == nil {
 			t.Errorf("a record that was lost %s is not missed", name)
 		}
+	}
+}
+
+// TestWalkProduced takes what kmsg takes, and refuses what is cut off or has more.
+func TestWalkProduced(t *testing.T) {
+	resp := kmsg.NewPtrProduceResponse()
+	resp.Version = produceVersion
+	for _, name := range []string{"one", "another"} {
+		topic := kmsg.NewProduceResponseTopic()
+		topic.Topic = name
+		for i := range int32(3) {
+			p := kmsg.NewProduceResponseTopicPartition()
+			p.Partition, p.BaseOffset = i, 1<<40
+			topic.Partitions = append(topic.Partitions, p)
+		}
+		resp.Topics = append(resp.Topics, topic)
+	}
+	b := resp.AppendTo(nil)
+	if n, err := walkProduced(b); n != 6 || err != nil {
+		t.Errorf("%d partitions, %v", n, err)
+	}
+	for i := range b {
+		if _, err := walkProduced(b[:i]); err == nil {
+			t.Errorf("the first %d bytes are taken for an answer", i)
+		}
+	}
+	if _, err := walkProduced(append(b, 0)); err == nil {
+		t.Error("a byte too many is taken")
+	}
+	resp.Topics[1].Partitions[2].ErrorCode = 6
+	if _, err := walkProduced(resp.AppendTo(nil)); !errors.Is(err, kerr.NotLeaderForPartition) {
+		t.Errorf("a refused partition: %v", err)
+	}
+	if n := testing.AllocsPerRun(100, func() { walkProduced(b) }); n > 0 {
+		t.Errorf("%v allocations", n)
 	}
 }
