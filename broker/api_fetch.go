@@ -55,7 +55,11 @@ type fetchRead struct {
 func (b *Broker) fetch(c *call) wire.Reply {
 	req := c.msg.(*kmsg.FetchRequest)
 	f := &fetching{b: b, c: c, req: req}
-	if code := f.begin(); code != 0 {
+	code := f.begin()
+	if f.turn != nil {
+		defer b.sessions.end(f.session, f.turn)
+	}
+	if code != 0 {
 		return f.refuse(code)
 	}
 	f.resolve()
@@ -107,7 +111,8 @@ type fetching struct {
 	replica     int32
 	brokerEpoch int64 // of the replica; -1 below v15
 	session     int32 // of an incremental request
-	empty       bool  // its session was closed: nothing is left to fetch
+	turn        *turn // of a large session, or nil
+	empty       bool  // its session was closed: nothing is left to fetch, or too much
 	maxBytes    int64
 	minBytes    int64
 	kept        int // bytes converted for an old client before they are sent
@@ -178,14 +183,14 @@ func (f *fetching) begin() int16 {
 			forgotten = append(forgotten, f.key(t.Topic, t.TopicID, p))
 		}
 	}
-	ps, open, err := sessions.resume(session.ContinueRequest{
+	ps, open, t, err := sessions.resume(c, session.ContinueRequest{
 		Now: f.b.now().UnixMilli(), ID: req.SessionID, Epoch: req.SessionEpoch, TopicIDs: f.byID(), Partitions: asked, Forgotten: forgotten,
 	})
 	if err != nil {
 		return codeOf(err)
 	}
 	f.empty = !open
-	f.session = req.SessionID
+	f.session, f.turn = req.SessionID, t
 	f.take(ps)
 	return 0
 }
@@ -320,6 +325,10 @@ func (f *fetching) wait() {
 	f.c.Waiting()
 	timer := time.NewTimer(time.Duration(f.req.MaxWaitMillis) * time.Millisecond)
 	defer timer.Stop()
+	var hurry <-chan struct{}
+	if f.turn != nil {
+		hurry = f.turn.hurry
+	}
 	for {
 		if found, settled := f.available(); settled || found >= f.minBytes {
 			return
@@ -328,6 +337,8 @@ func (f *fetching) wait() {
 		case <-w.C():
 		case <-timer.C:
 			f.b.seen.expiredFetch(f.replica >= 0)
+			return
+		case <-hurry:
 			return
 		case <-f.c.ctx.Done():
 			return
@@ -496,9 +507,14 @@ func (f *fetching) add(resp *wire.FetchResponse, results []session.Result, i int
 			p.DivergingEpoch = &wire.FetchEpochEnd{Epoch: int32(d.Epoch), EndOffset: int64(d.EndOffset)}
 		}
 		if n := r.found.Records.Len(); n > 0 {
-			// A pointer into reads, which nobody changes any more.
-			if p.Section = &r.found.Records; old != nil {
+			switch {
+			case old != nil:
 				p.Section, n = old, old.Len()
+			case len(f.reads) > largeSession:
+				records := r.found.Records // many reads are not to be held until one is sent
+				p.Section = &records
+			default:
+				p.Section = &r.found.Records // in reads, which nobody changes any more
 			}
 			f.b.seen.sent(r.part.Topic(), n, f.replica >= 0)
 		} else {

@@ -24,6 +24,11 @@ const Shards = 8
 // DefaultSlots is max.incremental.fetch.session.cache.slots, over all shards.
 const DefaultSlots = 1000
 
+// MostPartitions is how many partitions the sessions of all shards may have. Kafka bounds the number of sessions alone;
+// but what a session and a fetch in it take is a few hundred bytes for each partition, whether it is there or not, and the
+// request that asks for all of it is short. Whoever finds no room goes on without a session, as where there is no slot.
+const MostPartitions = 1 << 18
+
 // evictAfter is how long, in ms, a session may be idle, or a session is safe from others after it was opened.
 const evictAfter = 120_000
 
@@ -145,16 +150,22 @@ func (c *cached) unlink() {
 type Shard struct {
 	index    int32
 	slots    int
+	most     int // partitions
 	sessions map[int32]*session
 	evicted  int64
 	parts    int
+	gone     func(id int32)
 }
 
-// New makes the shards of a broker, for so many sessions in all.
-func New(slots int) [Shards]*Shard {
+// New makes the shards of a broker, for so many sessions in all. gone, which may be nil, is called with each session that
+// ends, by whatever calls the shard.
+func New(slots int, gone func(id int32)) [Shards]*Shard {
+	if gone == nil {
+		gone = func(int32) {}
+	}
 	var all [Shards]*Shard
 	for i := range all {
-		all[i] = &Shard{index: int32(i), slots: slots / Shards, sessions: map[int32]*session{}}
+		all[i] = &Shard{index: int32(i), slots: slots / Shards, most: MostPartitions / Shards, sessions: map[int32]*session{}, gone: gone}
 	}
 	return all
 }
@@ -180,6 +191,7 @@ func (s *Shard) Close(id int32) {
 func (s *Shard) remove(x *session) {
 	delete(s.sessions, x.id)
 	s.parts -= len(x.parts)
+	s.gone(x.id)
 }
 
 // OpenRequest asks for a session.
@@ -197,6 +209,9 @@ type OpenRequest struct {
 // Open opens a session for a full request that was just read, and returns its id; None where there is no room. The
 // client's next epoch is 1.
 func (s *Shard) Open(r OpenRequest) int32 {
+	if !s.holds(len(r.Partitions), r.Now) {
+		return None
+	}
 	if len(s.sessions) >= s.slots && !s.evict(r.Follower, len(r.Partitions), r.Now) {
 		return None
 	}
@@ -234,6 +249,34 @@ func (s *Shard) fresh(chance uint32) int32 {
 	}
 }
 
+// holds says whether there is room for so many more partitions, and makes it by ending idle sessions. Others are not
+// evicted for that: a large session would take the place of many small ones.
+func (s *Shard) holds(more int, now int64) bool {
+	if more > s.most {
+		return false
+	}
+	for s.parts+more > s.most {
+		x := s.idlest()
+		if x == nil || now-x.used <= evictAfter {
+			return false
+		}
+		s.remove(x)
+		s.evicted++
+	}
+	return true
+}
+
+// idlest is the session that was not used for the longest time; ties go to the lower id.
+func (s *Shard) idlest() (idle *session) {
+	// any order: ties are decided.
+	for _, x := range s.sessions {
+		if idle == nil || x.used < idle.used || (x.used == idle.used && x.id < idle.id) {
+			idle = x
+		}
+	}
+	return idle
+}
+
 // worth orders sessions by what they are worth keeping: a follower's above a consumer's, then by size.
 func worth(follower bool, size int) int64 {
 	w := int64(size)
@@ -245,12 +288,10 @@ func worth(follower bool, size int) int64 {
 
 // evict makes room for a session if it may.
 func (s *Shard) evict(follower bool, size int, now int64) bool {
-	var idle, least *session
+	idle := s.idlest()
+	var least *session
 	// any order: ties go to the lower id.
 	for _, x := range s.sessions {
-		if idle == nil || x.used < idle.used || (x.used == idle.used && x.id < idle.id) {
-			idle = x
-		}
 		// A session that is not old yet is safe from consumers, and a follower's from everybody.
 		if old := now-x.created > evictAfter; !old && (!follower || x.follower) {
 			continue
@@ -282,19 +323,28 @@ type ContinueRequest struct {
 	Forgotten  []Key
 }
 
-// Continue takes over what an incremental request changes and returns the session's partitions in the order in which they
-// are to be read. open is false where the last partition was forgotten: the session is closed, and the answer, empty,
-// carries no session id.
-func (s *Shard) Continue(r ContinueRequest) (ps []Partition, open bool, err error) {
+// Fits says whether an incremental request is the next one of its session, and how many partitions that has.
+func (s *Shard) Fits(r ContinueRequest) (partitions int, err error) {
 	x := s.sessions[r.ID]
 	switch {
 	case x == nil:
-		return nil, false, ErrUnknown
+		return 0, ErrUnknown
 	case x.epoch != r.Epoch:
-		return nil, false, ErrEpoch
+		return 0, ErrEpoch
 	case x.ids != r.TopicIDs:
-		return nil, false, ErrTopicIDs
+		return 0, ErrTopicIDs
 	}
+	return len(x.parts), nil
+}
+
+// Continue takes over what an incremental request changes and returns the session's partitions in the order in which they
+// are to be read. open is false where the last partition was forgotten, or where there is no room for more: the session is
+// closed, and the answer, with what the request itself named, carries no session id.
+func (s *Shard) Continue(r ContinueRequest) (ps []Partition, open bool, err error) {
+	if _, err := s.Fits(r); err != nil {
+		return nil, false, err
+	}
+	x := s.sessions[r.ID]
 	was := len(x.parts)
 	for _, p := range r.Partitions {
 		if c := x.parts[p.Key]; c != nil {
@@ -313,11 +363,11 @@ func (s *Shard) Continue(r ContinueRequest) (ps []Partition, open bool, err erro
 		}
 	}
 	s.parts += len(x.parts) - was
-	if len(x.parts) == 0 {
+	x.used, x.epoch = r.Now, next(x.epoch)
+	if len(x.parts) == 0 || len(x.parts) > was && !s.holds(0, r.Now) {
 		s.remove(x)
 		return Unique(r.Partitions), false, nil
 	}
-	x.used, x.epoch = r.Now, next(x.epoch)
 	ps = make([]Partition, 0, len(x.parts))
 	for c := x.ring.after; c != &x.ring; c = c.after {
 		ps = append(ps, c.Partition)

@@ -43,7 +43,7 @@ func indexes(ps []Partition) []int {
 }
 
 func TestIdsLeadHome(t *testing.T) {
-	for i, s := range New(DefaultSlots) {
+	for i, s := range New(DefaultSlots, nil) {
 		for _, chance := range []uint32{0, 1, math.MaxUint32, span - 1, span, span - 2} {
 			ps := parts(1)
 			id := s.Open(OpenRequest{Partitions: ps, Results: found(ps), Chance: chance})
@@ -63,7 +63,7 @@ func TestIdsLeadHome(t *testing.T) {
 }
 
 func TestErrorsLeaveTheSessionAsItIs(t *testing.T) {
-	s := New(80)[0]
+	s := New(80, nil)[0]
 	id := open(t, s, 1, false, 1, 2)
 	for _, c := range []struct {
 		name string
@@ -89,7 +89,7 @@ func TestErrorsLeaveTheSessionAsItIs(t *testing.T) {
 }
 
 func TestEpochWraps(t *testing.T) {
-	s := New(80)[0]
+	s := New(80, nil)[0]
 	id := open(t, s, 1, false, 1)
 	s.sessions[id].epoch = math.MaxInt32
 	if _, _, err := s.Continue(ContinueRequest{ID: id, Epoch: math.MaxInt32}); err != nil {
@@ -104,7 +104,7 @@ func TestEpochWraps(t *testing.T) {
 }
 
 func TestForgettingTheLastClosesTheSession(t *testing.T) {
-	s := New(80)[0]
+	s := New(80, nil)[0]
 	id := open(t, s, 1, false, 1, 2)
 	ps, ok, err := s.Continue(ContinueRequest{ID: id, Epoch: 1, Forgotten: []Key{key(1), key(7)}})
 	if err != nil || !ok || !slices.Equal(indexes(ps), []int{2}) {
@@ -127,7 +127,7 @@ func TestForgettingTheLastClosesTheSession(t *testing.T) {
 
 // TestWhatIsSent walks one partition through everything that makes an answer carry it.
 func TestWhatIsSent(t *testing.T) {
-	s := New(80)[0]
+	s := New(80, nil)[0]
 	id := open(t, s, 1, false, 1) // sent with high watermark 10, log start 0
 	epoch := int32(0)
 	for _, c := range []struct {
@@ -185,7 +185,7 @@ func TestEviction(t *testing.T) {
 		{"anybody finds an idle one", true, 9, 0, 0, false, 1, old, true},
 		{"not idle for long enough", true, 9, 0, 0, false, 1, evictAfter, false},
 	} {
-		s := New(Shards)[0]
+		s := New(Shards, nil)[0]
 		var is []int
 		for i := range c.size {
 			is = append(is, i)
@@ -210,6 +210,59 @@ func TestEviction(t *testing.T) {
 	}
 }
 
+func count(from, n int) []int {
+	is := make([]int, n)
+	for i := range is {
+		is[i] = from + i
+	}
+	return is
+}
+
+// The partitions of all sessions are bounded: idle ones make room, others do not,
+// and a session that grows beyond the bound is closed, with what was asked last.
+func TestPartitionsAreBounded(t *testing.T) {
+	const most, old = MostPartitions / Shards, evictAfter + 1
+	var gone []int32
+	s := New(DefaultSlots, func(id int32) { gone = append(gone, id) })[0]
+	if open(t, s, 1, true, count(0, most+1)...) != None {
+		t.Error("a session of more partitions than there may be")
+	}
+	half, rest := open(t, s, 1, false, count(0, most/2)...), open(t, s, 2, false, count(0, most/2-1)...)
+	if half == None || rest == None {
+		t.Fatal("no session within the bound")
+	}
+	if open(t, s, 3, true, 1, 2) != None || open(t, s, evictAfter, true, 1, 2) != None {
+		t.Error("a session beyond the bound")
+	}
+	last := open(t, s, 3, false, 1)
+	if st := s.Stats(); last == None || st.Partitions != most || st.Evicted != 0 {
+		t.Fatalf("%+v", st)
+	}
+	if ps, ok, err := s.Continue(ContinueRequest{Now: evictAfter, ID: last, Epoch: 1, Partitions: parts(1), Forgotten: []Key{key(9)}}); err != nil || !ok || len(ps) != 1 {
+		t.Fatalf("one that does not grow: %v %v %v", ps, ok, err)
+	}
+	ps, ok, err := s.Continue(ContinueRequest{Now: evictAfter, ID: last, Epoch: 2, Partitions: parts(2, 2)})
+	if err != nil || ok || !slices.Equal(indexes(ps), []int{2}) || !slices.Equal(gone, []int32{last}) {
+		t.Fatalf("one that grows: %v %v %v, gone %v", ps, ok, err, gone)
+	}
+	if _, _, err := s.Continue(ContinueRequest{Now: evictAfter, ID: last, Epoch: 3}); err != ErrUnknown {
+		t.Errorf("it is still there: %v", err)
+	}
+	if _, _, err := s.Continue(ContinueRequest{Now: old, ID: half, Epoch: 1}); err != nil {
+		t.Fatal(err)
+	}
+	next := open(t, s, old+2, false, 1, 2)
+	if next == None || !slices.Equal(gone, []int32{last, rest}) {
+		t.Errorf("session %d beside an idle one, gone %v", next, gone)
+	}
+	if ps, ok, err := s.Continue(ContinueRequest{Now: 2 * old, ID: next, Epoch: 1, Partitions: parts(count(0, most)...)}); err != nil || !ok || len(ps) != most {
+		t.Errorf("one that grows beside an idle one: %d partitions, %v %v", len(ps), ok, err)
+	}
+	if st := s.Stats(); st != (Stats{Sessions: 1, Partitions: most, Evicted: 2}) {
+		t.Errorf("%+v", st)
+	}
+}
+
 func TestUnique(t *testing.T) {
 	ps := parts(1, 2, 1, 3, 2)
 	ps[2].MaxBytes, ps[4].MaxBytes = 7, 8
@@ -226,7 +279,7 @@ func TestModel(t *testing.T) {
 		hw, start batch.Offset
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		s := New(80)[3]
+		s := New(80, nil)[3]
 		var model []entry
 		at := func(k Key) int { return slices.IndexFunc(model, func(e entry) bool { return e.Key == k }) }
 		draw := func(name string) []Partition {
@@ -318,7 +371,7 @@ func TestModel(t *testing.T) {
 }
 
 func BenchmarkIncremental(b *testing.B) {
-	s := New(80)[0]
+	s := New(80, nil)[0]
 	var is []int
 	for i := range 100 {
 		is = append(is, i)
@@ -341,7 +394,7 @@ func BenchmarkIncremental(b *testing.B) {
 // TestNamesAreKept: the first name that a topic id stood for stays with the
 // session, through answers without one and through changes of what is asked.
 func TestNamesAreKept(t *testing.T) {
-	s := New(DefaultSlots)[0]
+	s := New(DefaultSlots, nil)[0]
 	p := Partition{Key: Key{ID: [16]byte{1}}, MaxBytes: 100}
 	late := Partition{Key: Key{ID: [16]byte{2}}, MaxBytes: 100}
 	id := s.Open(OpenRequest{TopicIDs: true, Partitions: []Partition{p, late}, Results: []Result{{Key: p.Key, Name: "first"}, {Key: late.Key, Error: true}}})

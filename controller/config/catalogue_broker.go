@@ -373,7 +373,7 @@ var brokerKeys = []Key{
 	{Name: "max.decompressed.message.bytes", Type: Int, Default: "2147483639", Rule: Rule{Kind: Between, Min: 1, Max: 2147483639}, Update: ClusterWide,
 		Doc: "Default of a topic's max.decompressed.message.bytes."},
 	{Name: "max.incremental.fetch.session.cache.slots", Type: Int, Default: "1000", Rule: Rule{Kind: AtLeast},
-		Doc: "How many fetch sessions the broker keeps."},
+		Doc: "How many fetch sessions the broker keeps, which have at most 262144 partitions among them."},
 	{Name: "max.request.partition.size.limit", Type: Int, Default: "2000", Rule: Rule{Kind: AtLeast, Min: 1},
 		Doc: "The most partitions that one DescribeTopicPartitions answer holds."},
 	{Name: "message.max.bytes", Type: Int, Default: "1048588", Rule: Rule{Kind: AtLeast}, Update: ClusterWide, Importance: High,
