@@ -462,7 +462,8 @@ func (r *run) latencyFor() time.Duration { return 6 * r.window }
 func franzLatency(rate int) figure {
 	return figure{name: fmt.Sprintf("latency/franz-go/%d", rate), telling: rate == 1000, run: func(r *run, p *peer.Peer) (ms []measure, err error) {
 		if p.Name == peer.Floor {
-			took, err := raw.Latency{Addr: p.Addr, Rate: rate, For: r.latencyFor(), Value: 100, Floor: true}.Run()
+			topic := fmt.Sprintf("relayed-%d", time.Now().UnixNano())
+			took, err := client.Latency{Addr: p.Addr, Topic: topic, Rate: rate, For: r.latencyFor(), Value: 100}.Run(r.ctx)
 			return latencies(took), err
 		}
 		err = r.onTopic(p, 1, nil, func(topic string) error {

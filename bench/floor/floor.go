@@ -4,7 +4,8 @@
 // the figure alone is not.
 //
 // One process serves them all on one port. A connection's first bytes say what it
-// is for: a kind, two sizes and a number of parts.
+// is for: a kind, two sizes and a number of parts. One that begins as a Kafka client's
+// does is a relay's.
 //
 // They are fair to what they stand beside: the same requests over as many
 // connections, answers of as many bytes with as long headers, the same parts
@@ -93,6 +94,7 @@ func Serve(dir string, stdin io.Reader, stdout io.Writer) error {
 	if _, err := fmt.Fprintf(stdout, "floor ready bootstrap.servers=%s\n", l.Addr()); err != nil {
 		return err
 	}
+	clients := &relay{topics: map[string]*relayed{}}
 	go func() {
 		for {
 			nc, err := l.Accept()
@@ -102,7 +104,7 @@ func Serve(dir string, stdin io.Reader, stdout io.Writer) error {
 			go func() {
 				defer nc.Close()
 				// A client that leaves ends its connection with an error that says nothing.
-				_ = serve(nc.(*net.TCPConn), dir)
+				_ = serve(nc.(*net.TCPConn), dir, clients)
 			}()
 		}
 	}()
@@ -110,10 +112,13 @@ func Serve(dir string, stdin io.Reader, stdout io.Writer) error {
 	return err
 }
 
-func serve(nc *net.TCPConn, dir string) error {
+func serve(nc *net.TCPConn, dir string, clients *relay) error {
 	var hello [13]byte
 	if _, err := io.ReadFull(nc, hello[:]); err != nil {
 		return err
+	}
+	if hello[0] == 0 {
+		return clients.serve(nc, hello[:]) // a length, whose first byte no kind is
 	}
 	size, batch := int(binary.BigEndian.Uint32(hello[1:])), int(binary.BigEndian.Uint32(hello[5:]))
 	parts := int(binary.BigEndian.Uint32(hello[9:]))
