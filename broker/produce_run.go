@@ -17,6 +17,7 @@ type produceRun struct {
 	b     *Broker
 	waits []*produceWait
 	made  int // bytes of batches that were made of what came, and wait to be appended
+	tried int // how often a file descriptor was waited for
 	// listed is how many refused records the answers tell of.
 	listed int
 }
@@ -55,13 +56,13 @@ func (r *produceRun) append() {
 				n++
 			}
 			if n == 1 {
-				a.part.AppendTogether(a.entry[:])
+				a.part.AppendTogether(a.entry[:], &r.tried)
 			} else {
 				together = together[:0]
 				for _, w := range row[:n] {
 					together = append(together, w.appends[j].entry[0])
 				}
-				a.part.AppendTogether(together)
+				a.part.AppendTogether(together, &r.tried)
 			}
 			for k, w := range row[:n] {
 				a := &w.appends[j]

@@ -46,14 +46,16 @@ type Entry struct {
 // descriptor where none is left.
 func (p *Partition) Append(b []byte, h batch.Header, o AppendOptions) (Appended, error) {
 	e := [1]Entry{{Batch: b, Header: h, Options: o}}
-	p.AppendTogether(e[:])
+	tried := 0
+	p.AppendTogether(e[:], &tried)
 	return e[0].Appended, e[0].Err
 }
 
-// AppendTogether is Append of one batch after the other, each judged by itself, with one write to the log.
-func (p *Partition) AppendTogether(entries []Entry) {
+// AppendTogether is Append of one batch after the other, each judged by itself, with one write to the log. tried counts
+// how often a file descriptor was waited for, over all the partitions that somebody appends to: after some, none is any more.
+func (p *Partition) AppendTogether(entries []Entry, tried *int) {
 	left := p.appendTogether(entries)
-	for n := 0; len(left) > 0 && log.AwaitDescriptor(left[0].Err, n); n++ {
+	for ; len(left) > 0 && log.AwaitDescriptor(left[0].Err, *tried); *tried++ {
 		left = p.appendTogether(left)
 	}
 }

@@ -43,7 +43,7 @@ func TestAppendTogether(t *testing.T) {
 	fenced.Options.LeaderEpoch = 2
 	entries := []Entry{sequenced(0), plain(), sequenced(5), fenced, sequenced(1), sequenced(0), plain()}
 	before := fs.Counts().Changes
-	p.AppendTogether(entries)
+	p.AppendTogether(entries, new(int))
 	if n := fs.Counts().Changes - before; n != 1 {
 		t.Errorf("%d changes on the disk, want one write", n)
 	}
@@ -76,7 +76,7 @@ func TestAppendTogether(t *testing.T) {
 		return nil
 	})
 	entries = []Entry{plain(), sequenced(1), sequenced(2)}
-	p.AppendTogether(entries)
+	p.AppendTogether(entries, new(int))
 	for i := range entries {
 		if entries[i].Err == nil {
 			t.Errorf("batch %d of a write that has failed was appended: %+v", i, entries[i].Appended)

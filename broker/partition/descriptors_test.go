@@ -61,6 +61,36 @@ func TestWaitingForADescriptorHoldsNoLock(t *testing.T) {
 	})
 }
 
+// TestPatienceIsSharedByPartitions: who appends to many of them waits for descriptors as long as for one.
+func TestPatienceIsSharedByPartitions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var all []*Partition
+		for range 10 {
+			fs := disktest.New()
+			all = append(all, flushing(t, fs))
+			fs.Refuse(func(op, name string) error {
+				if op == "open" || op == "create" || op == "syncdir" {
+					return &os.PathError{Op: op, Path: name, Err: syscall.EMFILE}
+				}
+				return nil
+			})
+		}
+		begun, tried := time.Now(), 0
+		for _, p := range all {
+			e := make([]Entry, 1)
+			e[0].Batch, e[0].Header = records(1)
+			e[0].Options.LeaderEpoch = AnyEpoch
+			if p.AppendTogether(e, &tried); !errors.Is(e[0].Err, log.ErrNoDescriptor) {
+				t.Errorf("%v", e[0].Err)
+			}
+			p.Close()
+		}
+		if took := time.Since(begun); took < 50*time.Millisecond || took > 200*time.Millisecond {
+			t.Errorf("ten partitions waited %v", took)
+		}
+	})
+}
+
 // TestBatchesBehindOneWithoutADescriptor: what is appended together with a batch for which no file can be opened stays
 // behind it.
 func TestBatchesBehindOneWithoutADescriptor(t *testing.T) {
@@ -85,7 +115,7 @@ func TestBatchesBehindOneWithoutADescriptor(t *testing.T) {
 		})
 		done := make(chan struct{})
 		go func() {
-			p.AppendTogether(entries)
+			p.AppendTogether(entries, new(int))
 			close(done)
 		}()
 		time.Sleep(10 * time.Millisecond)
