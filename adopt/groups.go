@@ -79,6 +79,9 @@ func (g *groups) tell(a *adoption) {
 	}
 }
 
+// maxGroupRecord is the longest record that a group is looked for in: a coordinator loads none that is longer.
+const maxGroupRecord = 128 << 20
+
 // read goes through the records of a log. Those of transactions are offsets only, so that none of them counts here.
 func (g *groups) read(l *log.Log) error {
 	v := l.View()
@@ -107,7 +110,11 @@ func (g *groups) read(l *log.Log) error {
 			if h.Attributes.Control() {
 				continue
 			}
-			for r, err := range batch.Records(one, maxFile) {
+			for r, err := range batch.Records(one, maxGroupRecord) {
+				if long := (*batch.LongError)(nil); errors.As(err, &long) {
+					g.keys[fmt.Sprintf("offset %d of %s", r.Offset, l.Dir())] = ""
+					continue
+				}
 				if err != nil {
 					return err
 				}

@@ -17,6 +17,7 @@ import (
 	"millrace/controller/image"
 	"millrace/storage/batch"
 	"millrace/storage/codec"
+	"millrace/storage/log"
 )
 
 // coordinators holds a shard for each partition of __consumer_offsets that
@@ -197,6 +198,7 @@ func (s *coordinators) imageChanged(img *image.Image, delta *image.Delta) {
 				Now:          b.now,
 				WriteTimeout: millis(b.config.Int("offsets.commit.timeout.ms")),
 				LoadBytes:    int(b.config.Int("offsets.load.buffer.size")),
+				Scratch:      log.WithScratch,
 				Batches:      batch.BuilderOptions{Codec: codec.Kind(b.config.Int("offsets.topic.compression.codec"))},
 			})
 			s.epochs[p.Index] = p.LeaderEpoch

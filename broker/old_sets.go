@@ -10,6 +10,7 @@ import (
 
 	"millrace/broker/partition"
 	"millrace/storage/batch"
+	"millrace/storage/log"
 )
 
 // Clients before KIP-98 know message sets: what they produce is made a batch
@@ -132,7 +133,7 @@ func (d *downgraded) convert() (int, error) {
 			return 0, nil
 		}
 		d.d.Limit = downgradeSlack + downgradeTimes*len(b)
-		partition.WithScratch(func(s *batch.Scratch) {
+		log.WithScratch(func(s *batch.Scratch) {
 			d.d.Scratch = s
 			d.room, err = d.d.Downgrade(d.room[:0], b)
 			d.d.Scratch = nil

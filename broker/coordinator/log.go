@@ -6,6 +6,7 @@ import (
 
 	"millrace/broker/machine"
 	"millrace/storage/batch"
+	"millrace/storage/codec"
 )
 
 // Log is the partition of the internal topic that a shard owns, for one
@@ -61,25 +62,45 @@ func (s *Shard) replay(m machine.Machine, b []byte, from batch.Offset) (next bat
 			next = h.NextOffset()
 			continue
 		}
-		var producer *machine.Producer
-		if h.Attributes.Transactional() {
-			producer = &machine.Producer{ID: int64(h.ProducerID), Epoch: int16(h.ProducerEpoch)}
+		if h.Attributes.Codec() == codec.None {
+			err = s.replayRecords(m, h, one, from, nil)
+		} else {
+			s.o.Scratch(func(sc *batch.Scratch) { err = s.replayRecords(m, h, one, from, sc) })
 		}
-		for rec, err := range batch.Records(one, s.o.LoadLimit) {
-			if err != nil {
-				return next, fmt.Errorf("reading the records at offset %d: %w", h.BaseOffset, err)
-			}
-			if rec.Offset < from {
-				continue
-			}
-			r := machine.Record{Key: rec.Key, Value: rec.Value, Producer: producer}
-			if why := m.Replay(r); why != "" {
-				s.skipped(rec.Offset, why)
-			}
+		if err != nil {
+			return next, fmt.Errorf("reading the records at offset %d: %w", h.BaseOffset, err)
 		}
 		next = h.NextOffset()
 	}
 	return next, nil
+}
+
+// replayRecords feeds the records of a batch to the machine. Whoever may write
+// to the topic can leave a record there that unpacks to more than there is
+// memory for: it is of no use to the machine, and no reason not to load.
+func (s *Shard) replayRecords(m machine.Machine, h batch.Header, one []byte, from batch.Offset, sc *batch.Scratch) error {
+	var producer *machine.Producer
+	if h.Attributes.Transactional() {
+		producer = &machine.Producer{ID: int64(h.ProducerID), Epoch: int16(h.ProducerEpoch)}
+	}
+	for rec, err := range batch.RecordsWith(one, s.o.LoadLimit, sc) {
+		long := (*batch.LongError)(nil)
+		if err != nil && !errors.As(err, &long) {
+			return err
+		}
+		if rec.Offset < from {
+			continue
+		}
+		if long != nil {
+			s.skipped(rec.Offset, long.Error())
+			continue
+		}
+		r := machine.Record{Key: rec.Key, Value: rec.Value, Producer: producer}
+		if why := m.Replay(r); why != "" {
+			s.skipped(rec.Offset, why)
+		}
+	}
+	return nil
 }
 
 func replayControl(m machine.Machine, h batch.Header, one []byte) error {

@@ -56,9 +56,13 @@ type Options struct {
 	// Backoff is the pause after a load that failed; 1 s.
 	Backoff time.Duration
 	// LoadBytes is how much of the log is read at once; 1 MiB. LoadLimit bounds
-	// the memory that one record may take; 128 MiB.
+	// the memory that one record may take; 128 MiB. A longer one, which no
+	// coordinator writes, is skipped.
 	LoadBytes int
 	LoadLimit int
+	// Scratch waits for its turn and calls f with decompressors: many shards load
+	// at once. Nil makes some for each batch.
+	Scratch func(f func(*batch.Scratch))
 	// Batches says how what is written is compressed; markers never are.
 	Batches batch.BuilderOptions
 }
@@ -84,6 +88,9 @@ func (o *Options) fill() {
 	}
 	if o.LoadLimit == 0 {
 		o.LoadLimit = 128 << 20
+	}
+	if o.Scratch == nil {
+		o.Scratch = func(f func(*batch.Scratch)) { f(nil) }
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +17,7 @@ import (
 	"millrace/broker/machine"
 	"millrace/controller/image"
 	"millrace/storage/batch"
+	"millrace/storage/codec"
 	"millrace/wire/records"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -681,5 +683,54 @@ func TestBatches(t *testing.T) {
 		if got := binary.BigEndian.Uint16(d.log.batches[0][21:]); got != 0 {
 			t.Fatalf("attributes %x", got)
 		}
+	})
+}
+
+// TestVastRecords: whoever may write to the topic can leave records there that
+// unpack to more than there is memory for. The shard loads all the same, with
+// what stands before and behind them, and takes its turn for what is packed.
+func TestVastRecords(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		l := &memLog{}
+		d := newDesk(t, l)
+		d.o.LoadLimit = 1 << 20
+		turns := 0
+		d.o.Scratch = func(f func(*batch.Scratch)) {
+			turns++
+			f(new(batch.Scratch))
+		}
+		logs, seen := observer.New(zap.WarnLevel)
+		d.o.Logger = zap.New(logs)
+		d.open()
+		d.want(put{key: "a", value: "1"}, "ok")
+		d.s.Stop()
+		vast := batch.NewBuilder(batch.BuilderOptions{Codec: codec.Zstd})
+		vast.Add(1, []byte("vast"), make([]byte, 48<<20))
+		vast.Add(1, []byte("c"), []byte("3"))
+		headers := batch.NewBuilder(batch.BuilderOptions{})
+		headers.Add(1, []byte("d"), []byte("4"), slices.Repeat([]batch.RecordHeader{{}}, 1<<20)...)
+		for _, b := range [][]byte{vast.Bytes(), headers.Bytes()} {
+			if _, _, err := l.Append(b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		d.open()
+		runtime.ReadMemStats(&after)
+		if n := after.TotalAlloc - before.TotalAlloc; n > 16<<20 {
+			t.Errorf("loading takes %d MiB", n>>20)
+		}
+		d.want(get{"a"}, "1")
+		d.want(get{"vast"}, "")
+		d.want(get{"c"}, "3")
+		d.want(get{"d"}, "4")
+		if turns != 1 || seen.FilterMessage("skipped a record of the coordinator's log").Len() != 1 {
+			t.Errorf("%d turns, %v", turns, seen.All())
+		}
+		d.want(put{key: "b", value: "2"}, "ok")
+		d.reopen()
+		d.want(get{"b"}, "2")
+		d.s.Stop()
 	})
 }

@@ -290,7 +290,7 @@ func TestCheck(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if n := len(scratches.slots); n != 0 {
+	if n := log.ScratchesInUse(); n != 0 {
 		t.Errorf("%d slots are still taken", n)
 	}
 	p.SetConfig(defaults())

@@ -40,9 +40,10 @@ func (p *program) logCommand() *cobra.Command {
 		Short: "Show what stands in the files of a data directory or a partition",
 		Long: "Show what stands in the files of a data directory, or of one partition's\n" +
 			"directory: batches, index entries, aborted transactions, producers, leader\n" +
-			"epochs, checkpoints; with --records the records too. A place that cannot be\n" +
-			"read is shown as such. Bytes that are no text are shown as base64, after\n" +
-			"'base64:' or in JSON under a name that ends in Base64.\n\n" +
+			"epochs, checkpoints; with --records the records too, but of one above 16 MiB\n" +
+			"only its place, and no more than 4096 headers. A place that cannot be read is\n" +
+			"shown as such. Bytes that are no text are shown as base64, after 'base64:' or\n" +
+			"in JSON under a name that ends in Base64.\n\n" +
 			"Each of several log.dirs is a call of its own. The controller's metadata\n" +
 			"(__cluster_metadata-0) is not shown.",
 		Args: exactDir,

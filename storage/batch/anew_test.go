@@ -2,6 +2,7 @@ package batch
 
 import (
 	"bytes"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -16,13 +17,15 @@ func TestWrittenAnew(t *testing.T) {
 		from, to := codec.Kind(rapid.IntRange(0, 3).Draw(t, "from")), codec.Kind(rapid.IntRange(0, 3).Draw(t, "to"))
 		u := NewBuilder(BuilderOptions{Codec: from})
 		var want []Record
+		var headers [][]RecordHeader
 		for range rapid.IntRange(1, 8).Draw(t, "records") {
 			r := Record{Timestamp: rapid.Int64Range(-1, 1<<40).Draw(t, "time"), Key: []byte("k"), Value: bytes.Repeat([]byte("v"), rapid.SampledFrom([]int{0, 1, 50, windowSize, 3 * windowSize}).Draw(t, "length"))}
+			var hs []RecordHeader
 			if rapid.Bool().Draw(t, "headers") {
-				r.Headers = []RecordHeader{{Key: "h", Value: bytes.Repeat([]byte("x"), rapid.SampledFrom([]int{0, 9, 2 * windowSize}).Draw(t, "header"))}, {Key: "n"}}
+				hs = []RecordHeader{{Key: "h", Value: bytes.Repeat([]byte("x"), rapid.SampledFrom([]int{0, 9, 2 * windowSize}).Draw(t, "header"))}, {Key: "n"}}
 			}
-			u.Add(r.Timestamp, r.Key, r.Value, r.Headers...)
-			want = append(want, r)
+			u.Add(r.Timestamp, r.Key, r.Value, hs...)
+			want, headers = append(want, r), append(headers, hs)
 		}
 		b := u.Bytes()
 		h := header(b)
@@ -53,11 +56,11 @@ func TestWrittenAnew(t *testing.T) {
 			if i == 0 && from != to && c.Header.BaseTimestamp != w.Timestamp {
 				t.Fatalf("the first timestamp is %d, want %d", c.Header.BaseTimestamp, w.Timestamp)
 			}
-			if got.Attributes != 0 || got.Timestamp != w.Timestamp || got.Offset != Offset(i) || !bytes.Equal(got.Key, w.Key) || !bytes.Equal(got.Value, w.Value) || len(got.Headers) != len(w.Headers) {
+			if got.Attributes != 0 || got.Timestamp != w.Timestamp || got.Offset != Offset(i) || !bytes.Equal(got.Key, w.Key) || !bytes.Equal(got.Value, w.Value) || got.Headers.Len() != len(headers[i]) {
 				t.Fatalf("record %d is another", i)
 			}
-			for j, x := range got.Headers {
-				if x.Key != w.Headers[j].Key || !bytes.Equal(x.Value, w.Headers[j].Value) {
+			for j, x := range slices.Collect(got.Headers.All()) {
+				if x.Key != headers[i][j].Key || !bytes.Equal(x.Value, headers[i][j].Value) {
 					t.Fatalf("record %d, header %d is another", i, j)
 				}
 			}

@@ -2,6 +2,7 @@ package batch
 
 import (
 	"bytes"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -97,11 +98,71 @@ func FuzzRecords(f *testing.F) {
 			if err != nil {
 				break
 			}
+			n := 0
+			for h := range rec.Headers.All() {
+				n++
+				size += len(h.Key) + len(h.Value)
+			}
+			if n != rec.Headers.Len() {
+				t.Fatalf("%d headers of %d", n, rec.Headers.Len())
+			}
 			if size += len(rec.Key) + len(rec.Value) + 1; size > 1<<20 {
 				break
 			}
 		}
 		ParseMarker(b)
+	})
+}
+
+// FuzzRewrite: what a cleaning leaves of a batch is a batch of the records that were to stay, each where it was.
+func FuzzRewrite(f *testing.F) {
+	for kind := codec.None; kind <= codec.Zstd; kind++ {
+		f.Add(build(kind, 3, 5), uint64(5), false)
+		f.Add(build(kind, 9, windowSize), uint64(6), true)
+	}
+	f.Fuzz(func(t *testing.T, b []byte, stays uint64, force bool) {
+		if len(b) < HeaderSize {
+			return
+		}
+		b = bytes.Clone(b)
+		setCRC(b)
+		if h := header(b); h.Count > 1<<12 {
+			return
+		}
+		var want []Record
+		n, good := 0, true
+		for r, err := range Records(b, 1<<16) {
+			if good = err == nil; !good {
+				break
+			}
+			if stays>>(n%64)&1 != 0 {
+				want = append(want, r)
+			}
+			n++
+		}
+		i, keys := 0, 0
+		got, out, err := Rewrite(nil, b, RewriteOptions{ForceHorizon: force, Horizon: now, KeepEmpty: true}, func(Offset, Key, bool) bool {
+			i++
+			return stays>>((i-1)%64)&1 != 0
+		})
+		if werr := WalkKeys(b, nil, func(Offset, Key) bool { keys++; return true }); (werr == nil) != (err == nil) || keys != i {
+			t.Fatalf("%d keys, %v, and %d records, %v", keys, werr, i, err)
+		}
+		if !good {
+			return
+		}
+		if err != nil {
+			if header(b).Size() != len(b) {
+				return // bytes behind the batch
+			}
+			t.Fatalf("its records can be read: %v", err)
+		}
+		if h, err := ParseHeader(got); err != nil || h != out.Header || h.Size() != len(got) || h.LastOffset() != header(b).LastOffset() || out.Overgrown || out.Kept != len(want) {
+			t.Fatalf("%+v, %v: %+v", h, err, out)
+		}
+		if got := all(t, got); !slices.EqualFunc(got, want, same) {
+			t.Fatalf("%+v are left, want %+v", got, want)
+		}
 	})
 }
 
@@ -149,13 +210,15 @@ func TestBuilt(t *testing.T) {
 		o := BuilderOptions{Base: Offset(rapid.Int64Range(0, 1<<60).Draw(t, "base")), Codec: codec.Kind(rapid.IntRange(0, 4).Draw(t, "codec"))}
 		u := NewBuilder(o)
 		var want []Record
+		var headers [][]RecordHeader
 		for i := range rapid.IntRange(1, 20).Draw(t, "records") {
 			r := Record{Timestamp: rapid.Int64Range(-1, 1<<45).Draw(t, "time"), Offset: o.Base + Offset(i), Key: bytesOrNil.Draw(t, "key"), Value: bytesOrNil.Draw(t, "value")}
+			var hs []RecordHeader
 			for range rapid.IntRange(0, 3).Draw(t, "headers") {
-				r.Headers = append(r.Headers, RecordHeader{Key: rapid.String().Draw(t, "hk"), Value: bytesOrNil.Draw(t, "hv")})
+				hs = append(hs, RecordHeader{Key: rapid.String().Draw(t, "hk"), Value: bytesOrNil.Draw(t, "hv")})
 			}
-			u.Add(r.Timestamp, r.Key, r.Value, r.Headers...)
-			want = append(want, r)
+			u.Add(r.Timestamp, r.Key, r.Value, hs...)
+			want, headers = append(want, r), append(headers, hs)
 		}
 		b := u.Bytes()
 		if err := CheckCRC(b); err != nil {
@@ -168,12 +231,12 @@ func TestBuilt(t *testing.T) {
 			}
 			w := want[i]
 			same := func(a, b []byte) bool { return bytes.Equal(a, b) && (a == nil) == (b == nil) }
-			if got.Timestamp != w.Timestamp || got.Offset != w.Offset || !same(got.Key, w.Key) || !same(got.Value, w.Value) || len(got.Headers) != len(w.Headers) {
+			if got.Timestamp != w.Timestamp || got.Offset != w.Offset || !same(got.Key, w.Key) || !same(got.Value, w.Value) || got.Headers.Len() != len(headers[i]) {
 				t.Fatalf("record %d is %+v, want %+v", i, got, w)
 			}
-			for j, h := range got.Headers {
-				if h.Key != w.Headers[j].Key || !same(h.Value, w.Headers[j].Value) {
-					t.Fatalf("record %d, header %d is %+v, want %+v", i, j, h, w.Headers[j])
+			for j, h := range slices.Collect(got.Headers.All()) {
+				if h.Key != headers[i][j].Key || !same(h.Value, headers[i][j].Value) {
+					t.Fatalf("record %d, header %d is %+v, want %+v", i, j, h, headers[i][j])
 				}
 			}
 			i++

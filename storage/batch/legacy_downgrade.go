@@ -176,16 +176,8 @@ func (w *walk) lend(limit int) (Record, error) {
 	case w.src != nil && limit > 0 && size > limit:
 		return Record{}, ErrTooLargeToDowngrade
 	case w.src != nil && size > cap(w.buf):
-		// The length is only a claim until the bytes are there.
-		body = make([]byte, 0, windowSize)
-		for len(body) < size {
-			w.fill(1)
-			m := min(size-len(body), len(w.buf)-w.at)
-			if m == 0 {
-				return Record{}, w.short()
-			}
-			body = append(body, w.buf[w.at:w.at+m]...)
-			w.at += m
+		if body, ferr = w.collect(size); ferr != nil {
+			return Record{}, ferr
 		}
 	default:
 		if w.fill(size); len(w.buf)-w.at < size {

@@ -42,7 +42,7 @@ func TestRewrite(t *testing.T) {
 		for i := range n {
 			var key, value []byte
 			if i%5 != 4 {
-				key = []byte(fmt.Sprint("k", i))
+				key = append([]byte(fmt.Sprint("k", i)), make([]byte, rapid.SampledFrom([]int{0, 0, 0, 300, windowSize, 2*windowSize + 5}).Draw(t, "key"))...)
 			}
 			if rapid.IntRange(0, 3).Draw(t, "tombstone") > 0 {
 				value = bytes.Repeat([]byte{byte('a' + i)}, rapid.SampledFrom([]int{0, 1, 70, 200, windowSize + 5}).Draw(t, "size"))
@@ -67,10 +67,10 @@ func TestRewrite(t *testing.T) {
 		opts := RewriteOptions{KeepEmpty: rapid.Bool().Draw(t, "keep empty"), Horizon: 123456, ForceHorizon: rapid.IntRange(0, 4).Draw(t, "force") == 0}
 		prefix := []byte("before")
 		i := 0
-		got, out, err := Rewrite(slices.Clone(prefix), b, opts, func(at Offset, key []byte, hasValue bool) bool {
+		got, out, err := Rewrite(slices.Clone(prefix), b, opts, func(at Offset, key Key, hasValue bool) bool {
 			r := was[i]
-			if r.Offset != at || !bytes.Equal(r.Key, key) || (r.Key == nil) != (key == nil) || hasValue != (r.Value != nil) {
-				t.Fatalf("asked for record %d as %d %q %v, it is %+v", i, at, key, hasValue, r)
+			if r.Offset != at || key.Null() != (r.Key == nil) || key.Digest() != KeyOf(r.Key).Digest() || hasValue != (r.Value != nil) {
+				t.Fatalf("asked for record %d as %d %x %v, it is %+v", i, at, key.Digest(), hasValue, r)
 			}
 			i++
 			return stays[i-1]
@@ -129,7 +129,7 @@ func TestRewrite(t *testing.T) {
 
 		// A batch that has a delete horizon keeps it.
 		opts.Horizon = 999999
-		again, _, err := Rewrite(nil, got, opts, func(at Offset, _ []byte, _ bool) bool { return at != want[0].Offset })
+		again, _, err := Rewrite(nil, got, opts, func(at Offset, _ Key, _ bool) bool { return at != want[0].Offset })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -148,7 +148,7 @@ func TestRewrite(t *testing.T) {
 
 func same(a, b Record) bool {
 	return a.Offset == b.Offset && a.Timestamp == b.Timestamp && bytes.Equal(a.Key, b.Key) && (a.Key == nil) == (b.Key == nil) &&
-		bytes.Equal(a.Value, b.Value) && (a.Value == nil) == (b.Value == nil) && slices.EqualFunc(a.Headers, b.Headers, func(a, b RecordHeader) bool {
+		bytes.Equal(a.Value, b.Value) && (a.Value == nil) == (b.Value == nil) && slices.EqualFunc(slices.Collect(a.Headers.All()), slices.Collect(b.Headers.All()), func(a, b RecordHeader) bool {
 		return a.Key == b.Key && bytes.Equal(a.Value, b.Value)
 	})
 }
@@ -159,7 +159,7 @@ func TestRewriteRefusesWhatIsNoBatch(t *testing.T) {
 		u.Add(1, []byte{byte(i)}, []byte("value"))
 	}
 	b := u.Bytes()
-	yes := func(Offset, []byte, bool) bool { return true }
+	yes := func(Offset, Key, bool) bool { return true }
 	for cut := range len(b) {
 		if _, _, err := Rewrite(nil, b[:cut], RewriteOptions{}, yes); err == nil {
 			t.Fatalf("%d bytes of %d are taken for a batch", cut, len(b))
@@ -171,10 +171,10 @@ func TestRewriteRefusesWhatIsNoBatch(t *testing.T) {
 		t.Error("a broken stream is taken for records")
 	}
 	keys := 0
-	if err := WalkKeys(b, 0, &Scratch{}, func(o Offset, key []byte) bool { keys++; return keys < 2 }); err != nil || keys != 2 {
+	if err := WalkKeys(b, nil, func(o Offset, key Key) bool { keys++; return keys < 2 }); err != nil || keys != 2 {
 		t.Errorf("%d keys, %v", keys, err)
 	}
-	if err := WalkKeys(bad, 0, &Scratch{}, func(Offset, []byte) bool { return true }); err == nil {
+	if err := WalkKeys(bad, &Scratch{}, func(Offset, Key) bool { return true }); err == nil {
 		t.Error("a broken stream has keys")
 	}
 }

@@ -216,7 +216,7 @@ func checkCompressed(b []byte, h Header, r *Rules, c *Checked, recompress bool) 
 	if err := enc.Close(); err != nil {
 		return fmt.Errorf("compress records with %v: %w", r.Codec, err)
 	}
-	if out.max > 0 && out.n > out.max-HeaderSize {
+	if out.over() {
 		return tooLarge(HeaderSize+out.n, r)
 	}
 	nh := c.Header
@@ -237,15 +237,19 @@ type sink struct {
 }
 
 func (s *sink) Write(p []byte) (int, error) {
-	s.n += len(p)
+	if s.n += len(p); !s.over() {
+		s.b = append(s.b, p...)
+	}
+	return len(p), nil
+}
+
+// over says that the batch is longer than its limit, or than any can be.
+func (s *sink) over() bool {
 	limit := s.max
 	if limit <= 0 {
 		limit = math.MaxInt32
 	}
-	if s.n <= limit-HeaderSize {
-		s.b = append(s.b, p...)
-	}
-	return len(p), nil
+	return s.n > limit-HeaderSize
 }
 
 // checkRecords walks every record, then gives the batch the timestamps the log stores. sparse: their offset deltas are

@@ -2,6 +2,7 @@ package batch
 
 import (
 	"bytes"
+	"slices"
 	"testing"
 
 	"millrace/storage/codec"
@@ -53,7 +54,7 @@ func TestValidateAcceptsWhatIsBuilt(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					if rec.Offset != Offset(i) || rec.Timestamp != now+int64(i) || len(rec.Value) != size || len(rec.Headers) != 2 || rec.Headers[1].Value != nil {
+					if rec.Offset != Offset(i) || rec.Timestamp != now+int64(i) || len(rec.Value) != size || rec.Headers.Len() != 2 || slices.Collect(rec.Headers.All())[1].Value != nil {
 						t.Fatalf("record %d: %+v", i, rec)
 					}
 					i++

@@ -3,6 +3,7 @@ package batch
 import (
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"math"
 
@@ -19,6 +20,7 @@ type Scratch struct {
 	decoders codec.Decoders
 	encoders codec.Encoders
 	window   []byte
+	digest   hash.Hash // of keys that are longer than the window
 }
 
 // walk goes through the records of one batch, in memory or as they come out of a decompressor.
@@ -38,7 +40,12 @@ type walk struct {
 	fields []byte    // and for those behind them
 	begun  int32     // records written, the first
 	base   int64     // with this timestamp, from which the others are told
+	sparse bool      // base is given, and records keep their offsets
 	copies bool      // what passes goes to out
+
+	digest  hash.Hash // of the keys that pass; nil: nobody asks
+	digests bool      // what passes is a key
+	sum     [32]byte  // room for it
 
 	left  int    // while a record larger than the window passes: its bytes not yet read,
 	fault *Error // and what was wrong with it; kept here so that the walk need not escape to the heap
@@ -51,12 +58,15 @@ type seen struct {
 	keyLen, valueLen int32 // negative is null
 }
 
-// open begins a walk over a batch's records.
+// open begins a walk over a batch's records. Without a scratch it makes one where it needs it.
 func (w *walk) open(records []byte, sc *Scratch) error {
 	kind := w.h.Attributes.Codec()
 	if kind == codec.None {
 		w.buf = records
 		return nil
+	}
+	if sc == nil {
+		sc = &Scratch{}
 	}
 	src, err := sc.decoders.Open(kind, records)
 	if err != nil {
@@ -159,7 +169,7 @@ func (w *walk) next(s *seen) *Error {
 	_, at := varlong(body, 1)
 	_, at = varint(body, at)
 	w.fields = appendFields(w.fields[:0], body[at:])
-	if err := w.begin(s.timestampDelta, len(w.fields)); err != nil {
+	if err := w.begin(s, len(w.fields)); err != nil {
 		return err
 	}
 	return w.write(w.fields)
@@ -187,25 +197,33 @@ func appendFields(dst, b []byte) []byte {
 }
 
 // begin writes a record's fields up to its offset, as Kafka does where it writes records anew: no attributes, timestamps
-// told from the first one's, and offsets without gaps, whatever they came with. rest is what follows.
-func (w *walk) begin(delta int64, rest int) *Error {
-	ts := w.h.BaseTimestamp + delta
-	if w.h.Attributes.LogAppendTime() {
-		ts = w.h.MaxTimestamp
-	}
-	if w.begun == 0 {
+// told from the first one's, and offsets without gaps, whatever they came with, or where a log is cleaned those they have.
+// rest is what follows.
+func (w *walk) begin(s *seen, rest int) *Error {
+	ts, offset := w.timestamp(s), w.begun
+	if w.sparse {
+		offset = s.offsetDelta
+	} else if w.begun == 0 {
 		w.base = ts
 	}
-	size := 1 + sizeVarlong(ts-w.base) + sizeVarlong(int64(w.begun)) + rest
+	size := 1 + sizeVarlong(ts-w.base) + sizeVarint(offset) + rest
 	if size > math.MaxInt32 {
 		return &Error{Kind: TooLarge, Message: "a record that is longer than one can be"}
 	}
 	w.prefix = appendVarint(w.prefix[:0], int32(size))
 	w.prefix = append(w.prefix, 0)
 	w.prefix = appendVarlong(w.prefix, ts-w.base)
-	w.prefix = appendVarint(w.prefix, w.begun)
+	w.prefix = appendVarint(w.prefix, offset)
 	w.begun++
 	return w.write(w.prefix)
+}
+
+// timestamp is that of a record.
+func (w *walk) timestamp(s *seen) int64 {
+	if w.h.Attributes.LogAppendTime() {
+		return w.h.MaxTimestamp
+	}
+	return w.h.BaseTimestamp + s.timestampDelta
 }
 
 func (w *walk) write(p []byte) *Error {
@@ -215,8 +233,11 @@ func (w *walk) write(p []byte) *Error {
 	return nil
 }
 
-// passed gives to out what is stepped over.
+// passed gives to out, and to the digest, what is stepped over.
 func (w *walk) passed(n int) {
+	if w.digests {
+		w.digest.Write(w.buf[w.at : w.at+n])
+	}
 	if w.copies {
 		if err := w.write(w.buf[w.at : w.at+n]); err != nil && w.fault == nil {
 			w.fault = err
@@ -319,13 +340,15 @@ func (w *walk) pass(size int, s *seen) *Error {
 	s.timestampDelta = w.passVarlong()
 	s.offsetDelta = w.passVarint()
 	if w.out != nil && w.fault == nil {
-		if err := w.begin(s.timestampDelta, w.left); err != nil {
+		if err := w.begin(s, w.left); err != nil {
 			return err
 		}
 		w.copies = true
 	}
 	s.keyLen = w.passVarint()
+	w.digests = w.digest != nil
 	w.skip(max(0, int(s.keyLen)))
+	w.digests = false
 	s.valueLen = w.passVarint()
 	w.skip(max(0, int(s.valueLen)))
 	headers := w.passVarint()
@@ -466,58 +489,67 @@ func longVarlong(b []byte, at int) (v int64, next int) {
 	return 0, -1
 }
 
-// record reads the next record whole.
-func (w *walk) record() (Record, error) {
+// record reads the next record whole, or where the batch is compressed and it is longer than the limit only its time and
+// offset, with a *LongError.
+func (w *walk) record(limit int) (Record, error) {
 	size, ferr := w.size()
 	if ferr != nil {
 		return Record{}, ferr
 	}
+	var s seen
 	var body []byte
-	if w.src == nil {
+	switch {
+	case w.src == nil: // size has seen that it is there
 		body = w.buf[w.at : w.at+size : w.at+size]
 		w.at += size
-	} else {
-		// The length is only a claim until the bytes are there.
-		body = make([]byte, 0, min(size, windowSize))
-		for len(body) < size {
-			w.fill(1)
-			m := min(size-len(body), len(w.buf)-w.at)
-			if m == 0 {
-				return Record{}, w.short()
-			}
-			body = append(body, w.buf[w.at:w.at+m]...)
-			w.at += m
+	case limit > 0 && size > limit:
+		if err := w.pass(size, &s); err != nil {
+			return Record{}, err
+		}
+		return Record{Timestamp: w.timestamp(&s), Offset: w.h.BaseOffset + Offset(s.offsetDelta)}, &LongError{Length: size, Limit: limit}
+	default:
+		var err *Error
+		if body, err = w.collect(size); err != nil {
+			return Record{}, err
 		}
 	}
-	var s seen
 	if err := parse(body, &s); err != nil {
 		return Record{}, err
 	}
-	r := Record{Attributes: int8(body[0]), Timestamp: w.h.BaseTimestamp + s.timestampDelta, Offset: w.h.BaseOffset + Offset(s.offsetDelta)}
-	if w.h.Attributes.LogAppendTime() {
-		r.Timestamp = w.h.MaxTimestamp
-	}
+	r := Record{Attributes: int8(body[0]), Timestamp: w.timestamp(&s), Offset: w.h.BaseOffset + Offset(s.offsetDelta)}
 	// The form is known to be good: read the fields again without looking back.
-	_, at := varlong(body, 1)
-	_, at = varint(body, at)
-	field := func() []byte {
-		var v int32
-		if v, at = varint(body, at); v < 0 {
-			return nil
-		}
-		f := body[at : at+int(v) : at+int(v)]
-		at += int(v)
-		return f
-	}
-	r.Key = field()
-	r.Value = field()
-	headers, at := varint(body, at)
-	if headers > 0 {
-		r.Headers = make([]RecordHeader, 0, min(headers, 64))
-		for range headers {
-			k := field()
-			r.Headers = append(r.Headers, RecordHeader{Key: string(k), Value: field()})
-		}
-	}
+	at := behindOffset(body)
+	r.Key, at = field(body, at)
+	r.Value, at = field(body, at)
+	r.Headers.n, at = varint(body, at)
+	r.Headers.b = body[at:]
 	return r, nil
+}
+
+// field is the one whose length stands at b[at:], nil where that is negative, and where it ends; its form is known to be good.
+func field(b []byte, at int) ([]byte, int) {
+	n, at := varint(b, at)
+	if n < 0 {
+		return nil, at
+	}
+	end := at + int(n)
+	return b[at:end:end], end
+}
+
+// collect gives the next n bytes of a stream memory of their own. The number is only a claim until they are there.
+func (w *walk) collect(n int) ([]byte, *Error) {
+	b := make([]byte, 0, min(n, windowSize))
+	for len(b) < n {
+		w.fill(1)
+		m := min(n-len(b), len(w.buf)-w.at)
+		if m == 0 {
+			return nil, w.short()
+		}
+		if len(b)+m > cap(b) {
+			b = append(make([]byte, 0, min(n, 2*cap(b)+m)), b...)
+		}
+		b = append(b, w.buf[w.at:w.at+m]...)
+		w.at += m
+	}
+	return b, nil
 }

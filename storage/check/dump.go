@@ -174,6 +174,7 @@ func dumpEpochs(fsys disk.FS, path string, show func(Item) error) error {
 var codecs = [...]string{"none", "gzip", "snappy", "lz4", "zstd"}
 
 func dumpLog(fsys disk.FS, path string, o DumpOptions, show func(Item) error) error {
+	var sc batch.Scratch
 	err := walk(fsys, path, func(fr frame, bad error) error {
 		h := fr.h
 		codec := fmt.Sprint(int(h.Attributes.Codec()))
@@ -194,7 +195,7 @@ func dumpLog(fsys disk.FS, path string, o DumpOptions, show func(Item) error) er
 		if bad != nil || !o.Records || fr.bytes == nil {
 			return nil
 		}
-		return dumpRecords(path, fr, show)
+		return dumpRecords(path, fr, &sc, show)
 	})
 	var b *broken
 	if errors.As(err, &b) {
@@ -203,12 +204,31 @@ func dumpLog(fsys disk.FS, path string, o DumpOptions, show func(Item) error) er
 	return err
 }
 
-func dumpRecords(path string, fr frame, show func(Item) error) error {
-	for r, err := range batch.Records(fr.bytes, maxDecompressed) {
-		if err != nil {
+// A record is shown whole up to so many bytes and headers. Of a longer one only its place is: a small batch can unpack to
+// more than there is memory for, and what is shown takes several times the memory of what stands in a file.
+const (
+	mostShown        = 16 << 20
+	mostHeadersShown = 4096
+)
+
+func dumpRecords(path string, fr frame, sc *batch.Scratch, show func(Item) error) error {
+	for r, err := range batch.RecordsWith(fr.bytes, mostShown, sc) {
+		long := (*batch.LongError)(nil)
+		if err != nil && !errors.As(err, &long) {
 			return showBroken(path, fr.pos, err, show)
 		}
-		x := Item{File: path, Position: -1, Kind: "record", Fields: []Field{{"offset", int64(r.Offset)}, {"timestamp", r.Timestamp}, {"key", r.Key}, {"value", r.Value}}}
+		x := Item{File: path, Position: -1, Kind: "record", Fields: []Field{{"offset", int64(r.Offset)}, {"timestamp", r.Timestamp}}}
+		if n := len(r.Key) + len(r.Value); long == nil && n > mostShown {
+			long = &batch.LongError{Length: n}
+		}
+		if long != nil {
+			x.Fields = append(x.Fields, Field{"notShown", fmt.Sprintf("%d bytes are more than are shown", long.Length)})
+			if err := show(x); err != nil {
+				return err
+			}
+			continue
+		}
+		x.Fields = append(x.Fields, Field{"key", r.Key}, Field{"value", r.Value})
 		if fr.h.Attributes.Control() {
 			x.Kind = "control record"
 			if m, ok, err := batch.ParseMarker(fr.bytes); err == nil && ok {
@@ -219,16 +239,24 @@ func dumpRecords(path string, fr frame, show func(Item) error) error {
 				x.Fields = append(x.Fields, Field{"endTxnMarker", kind}, Field{"coordinatorEpoch", int64(m.CoordinatorEpoch)})
 			}
 		}
-		if len(r.Headers) > 0 {
-			var headers []Item
-			for _, h := range r.Headers {
-				headers = append(headers, Item{Fields: []Field{{"key", h.Key}, {"value", h.Value}}})
-			}
-			x.Fields = append(x.Fields, Field{"headers", headers})
-		}
+		x.Fields = appendHeaders(x.Fields, r.Headers)
 		if err := show(x); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func appendHeaders(fields []Field, of batch.Headers) []Field {
+	if of.Len() == 0 {
+		return fields
+	}
+	var headers []Item
+	for h := range of.All() {
+		if len(headers) == mostHeadersShown {
+			return append(fields, Field{"headers", headers}, Field{"headersNotShown", int64(of.Len() - mostHeadersShown)})
+		}
+		headers = append(headers, Item{Fields: []Field{{"key", h.Key}, {"value", h.Value}}})
+	}
+	return append(fields, Field{"headers", headers})
 }

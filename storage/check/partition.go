@@ -30,6 +30,8 @@ type partition struct {
 	// unlike are findings that hold only in a log that was never compacted: compaction takes batches away that others tell of.
 	unlike []Finding
 	holes  bool
+
+	scratch batch.Scratch
 }
 
 // CheckPartition looks at a partition's directory. An error says that the disk does not let itself be read.
@@ -291,7 +293,7 @@ func (p *partition) batch(x *indexes, fr frame, bad error) error {
 		return nil
 	}
 	if fr.bytes != nil && !p.o.Shallow {
-		n, err := checkRecords(fr)
+		n, err := checkRecords(fr, &p.scratch)
 		if err != nil {
 			p.add(path, fr.pos, h.BaseOffset, p.behind(h.BaseOffset), "%v", err)
 		}

@@ -9,9 +9,6 @@ import (
 	"millrace/storage/disk"
 )
 
-// maxDecompressed bounds what one batch may come to when its records are read.
-const maxDecompressed = 1 << 30
-
 // frame is one batch of a segment, as far as it can be read.
 type frame struct {
 	pos   int64
@@ -107,10 +104,10 @@ func walk(fsys disk.FS, path string, f func(fr frame, bad error) error) error {
 }
 
 // checkRecords reads a batch's records and compares them with its header.
-func checkRecords(fr frame) (n int32, err error) {
+func checkRecords(fr frame, sc *batch.Scratch) (n int32, err error) {
 	h := fr.h
 	last := batch.Offset(-1)
-	for r, err := range batch.Records(fr.bytes, maxDecompressed) {
+	for r, err := range batch.Stamps(fr.bytes, sc) {
 		if err != nil {
 			return n, fmt.Errorf("record %d: %w", n, err)
 		}

@@ -88,7 +88,7 @@ func TestKeys(t *testing.T) {
 		full := false
 		for i := range rapid.IntRange(0, 6000).Draw(t, "keys") {
 			key := fmt.Sprint((i * 7919) % 4500)
-			if !k.Put([]byte(key), batch.Offset(i)) {
+			if !k.Put(batch.KeyOf([]byte(key)), batch.Offset(i)) {
 				if _, known := want[key]; known {
 					t.Fatal("there is no room for a key that is there")
 				}
@@ -104,11 +104,11 @@ func TestKeys(t *testing.T) {
 			t.Fatalf("full with %d keys", len(want))
 		}
 		for key, o := range want {
-			if got := k.Get([]byte(key)); got != o {
+			if got := k.Get(batch.KeyOf([]byte(key))); got != o {
 				t.Fatalf("key %s is at %d, want %d", key, got, o)
 			}
 		}
-		if k.Get([]byte("nobody")) != batch.NoOffset {
+		if k.Get(batch.KeyOf([]byte("nobody"))) != batch.NoOffset {
 			t.Fatal("a key that was not put is there")
 		}
 		k.Clear()
@@ -155,6 +155,6 @@ func BenchmarkKeys(b *testing.B) {
 		for j := range 8 {
 			key[j] = byte(i >> (8 * j))
 		}
-		k.Put(key, batch.Offset(i))
+		k.Put(batch.KeyOf(key), batch.Offset(i))
 	}
 }

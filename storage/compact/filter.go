@@ -64,13 +64,12 @@ func (f *Filter) lastOfProducer(h batch.Header) bool {
 	return h.Attributes.Control() && h.ProducerEpoch == last.Epoch
 }
 
-// Record says whether a record of a batch that is not a control batch, and of no aborted transaction, stays. A nil key is
-// none.
-func (f *Filter) Record(h batch.Header, o batch.Offset, key []byte, hasValue bool) bool {
+// Record says whether a record of a batch that is not a control batch, and of no aborted transaction, stays.
+func (f *Filter) Record(h batch.Header, o batch.Offset, key batch.Key, hasValue bool) bool {
 	if o > f.Keys.Latest() {
 		return true
 	}
-	if key == nil || o < f.Keys.Get(key) {
+	if key.Null() || o < f.Keys.Get(key) {
 		return false
 	}
 	return hasValue || !h.Attributes.DeleteHorizon() || f.Now < h.BaseTimestamp

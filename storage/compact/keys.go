@@ -1,25 +1,13 @@
 package compact
 
 import (
-	"crypto/sha256"
 	"encoding/binary"
 
 	"millrace/storage/batch"
 )
 
-// digest stands for a key: two keys are the same if their digests are. It is the first half of SHA-256: among five
-// million keys, which is what Kafka's default buffer holds, two random ones share it with a chance of 10^-25, and nobody
-// knows how to make two that do. (Kafka takes MD5, for which two such keys can be had in seconds: whoever may write to a
-// topic could make one record delete another's.)
-type digest [16]byte
-
-func digestOf(key []byte) digest {
-	sum := sha256.Sum256(key)
-	return digest(sum[:16])
-}
-
 type slot struct {
-	key    digest
+	key    batch.KeyDigest
 	offset batch.Offset // -1: empty
 }
 
@@ -47,7 +35,7 @@ func newPage(depth uint) *page {
 }
 
 // at is the slot of a digest, or the one where it would be put.
-func (p *page) at(d digest) *slot {
+func (p *page) at(d batch.KeyDigest) *slot {
 	for i := binary.BigEndian.Uint32(d[12:]) % pageSlots; ; i = (i + 1) % pageSlots {
 		if s := &p.slots[i]; s.offset < 0 || s.key == d {
 			return s
@@ -99,7 +87,7 @@ func (k *Keys) Latest() batch.Offset { return k.latest }
 // Reached says that everything up to an offset, that included, was looked at.
 func (k *Keys) Reached(o batch.Offset) { k.latest = max(k.latest, o) }
 
-func (k *Keys) index(d digest) uint64 {
+func (k *Keys) index(d batch.KeyDigest) uint64 {
 	if k.depth == 0 {
 		return 0
 	}
@@ -107,8 +95,8 @@ func (k *Keys) index(d digest) uint64 {
 }
 
 // Put notes a key's record. false: it is a new key and there is no room; nothing has changed.
-func (k *Keys) Put(key []byte, o batch.Offset) bool {
-	d := digestOf(key)
+func (k *Keys) Put(key batch.Key, o batch.Offset) bool {
+	d := key.Digest()
 	if k.list == nil {
 		k.list, k.pages = []*page{newPage(0)}, 1
 	}
@@ -133,7 +121,7 @@ func (k *Keys) Put(key []byte, o batch.Offset) bool {
 }
 
 // split makes two pages of one, by the next bit.
-func (k *Keys) split(p *page, d digest) {
+func (k *Keys) split(p *page, d batch.KeyDigest) {
 	if p.depth == k.depth {
 		list := make([]*page, 2*len(k.list))
 		for i, q := range k.list {
@@ -160,10 +148,10 @@ func (k *Keys) split(p *page, d digest) {
 }
 
 // Get is the newest offset of a key; -1: the key is not there.
-func (k *Keys) Get(key []byte) batch.Offset {
+func (k *Keys) Get(key batch.Key) batch.Offset {
 	if k.list == nil {
 		return batch.NoOffset
 	}
-	d := digestOf(key)
+	d := key.Digest()
 	return k.list[k.index(d)].at(d).offset
 }

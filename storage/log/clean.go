@@ -32,6 +32,7 @@ type CleanOptions struct {
 	Scratch *batch.Scratch
 
 	longest int64 // of a segment; 0: what an index can address
+	grown   int   // of a batch that is written anew; 0: what the package batch says
 }
 
 // Cleaned is what a cleaning did.
@@ -42,6 +43,7 @@ type Cleaned struct {
 	BytesWritten      int64
 	Read, Kept        int64   // records
 	Invalid           int64   // records without a key among them
+	Overgrown         int64   // batches that stay whole because they would become too long
 	Full              float64 // how much of the room for keys was used
 	Segments, Into    int     // how many segments became how many
 }
@@ -368,7 +370,7 @@ func (c *cleaner) cleanGroup(group []*segment) error {
 		return err
 	}
 	c.filter.Txns = txns
-	c.out.Read, c.out.Kept, c.out.Invalid = before.Read, before.Kept, before.Invalid
+	c.out.Read, c.out.Kept, c.out.Invalid, c.out.Overgrown = before.Read, before.Kept, before.Invalid, before.Overgrown
 	field := zap.Int64("segment", int64(group[0].base))
 	if n := len(group) / 2; n > 0 {
 		c.l.logger.Warn("cleaned segments would be longer than one can be together: they become two", c.l.field(), field, zap.Int("segments", len(group)))

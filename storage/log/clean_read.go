@@ -122,8 +122,8 @@ func (c *cleaner) buildMap() error {
 				txns.Control(h, m)
 			case txns.Data(h):
 			default:
-				err := batch.WalkKeys(b, 0, c.o.Scratch, func(o batch.Offset, key []byte) bool {
-					if key != nil && o >= r.From {
+				err := batch.WalkKeys(b, c.o.Scratch, func(o batch.Offset, key batch.Key) bool {
+					if !key.Null() && o >= r.From {
 						full = !keys.Put(key, o)
 					}
 					return !full

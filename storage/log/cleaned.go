@@ -98,15 +98,15 @@ func (w *cleanedSegment) filter(h batch.Header, b []byte, m *batch.Marker) (bool
 	if fate.Drop {
 		return true, nil
 	}
-	o := batch.RewriteOptions{KeepEmpty: fate.KeepEmpty, Horizon: c.filter.Horizon(), ForceHorizon: fate.Horizon, Scratch: c.o.Scratch}
+	o := batch.RewriteOptions{KeepEmpty: fate.KeepEmpty, Horizon: c.filter.Horizon(), ForceHorizon: fate.Horizon, Most: c.o.grown, Scratch: c.o.Scratch}
 	before := len(w.buf)
-	buf, out, err := batch.Rewrite(w.buf, b, o, func(offset batch.Offset, key []byte, hasValue bool) bool {
+	buf, out, err := batch.Rewrite(w.buf, b, o, func(offset batch.Offset, key batch.Key, hasValue bool) bool {
 		switch {
 		case fate.DropRecords:
 			return false
 		case h.Attributes.Control():
 			return true
-		case key == nil && offset <= c.filter.Keys.Latest():
+		case key.Null() && offset <= c.filter.Keys.Latest():
 			c.out.Invalid++
 		}
 		return c.filter.Record(h, offset, key, hasValue)
@@ -117,6 +117,10 @@ func (w *cleanedSegment) filter(h batch.Header, b []byte, m *batch.Marker) (bool
 	w.buf = buf
 	c.out.Read += int64(out.Read)
 	c.out.Kept += int64(out.Kept)
+	if out.Overgrown {
+		c.out.Overgrown++
+		c.l.logger.Warn("a batch would grow too much when it is cleaned: it stays as it is", c.l.field(), zap.Int64("offset", int64(h.BaseOffset)), zap.Int("bytes", len(b)))
+	}
 	if len(w.buf) == before {
 		return true, nil
 	}

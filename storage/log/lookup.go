@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"millrace/storage/batch"
+	"millrace/storage/codec"
 )
 
 // OffsetForTime finds the first record whose timestamp is at or behind ts, among those below upper. false: there is
@@ -119,20 +120,35 @@ func (v *View) scanTime(i int, pos int64, want func(batch.Header) bool, ts int64
 			if err != nil {
 				return FoundOffset{}, false, err
 			}
-			for r, err := range batch.Records(b, 0) {
-				if err != nil {
-					return FoundOffset{}, false, err
-				}
-				if r.Timestamp >= ts && r.Offset >= v.start {
-					return FoundOffset{Offset: r.Offset, Timestamp: r.Timestamp, LeaderEpoch: h.LeaderEpoch}, true, nil
-				}
-			}
-			if once {
-				return FoundOffset{}, false, nil
+			f, ok, err := v.scanBatch(h, b, ts)
+			if err != nil || ok || once {
+				return f, ok, err
 			}
 		}
 		sc.step(h)
 	}
+}
+
+// scanBatch returns the first record of a batch whose timestamp is at or behind ts.
+func (v *View) scanBatch(h batch.Header, b []byte, ts int64) (f FoundOffset, ok bool, err error) {
+	scan := func(sc *batch.Scratch) {
+		for r, bad := range batch.Stamps(b, sc) {
+			if bad != nil {
+				err = bad
+				return
+			}
+			if r.Timestamp >= ts && r.Offset >= v.start {
+				f, ok = FoundOffset{Offset: r.Offset, Timestamp: r.Timestamp, LeaderEpoch: h.LeaderEpoch}, true
+				return
+			}
+		}
+	}
+	if h.Attributes.Codec() == codec.None {
+		scan(nil)
+	} else {
+		WithScratch(scan)
+	}
+	return f, ok, err
 }
 
 // OffsetOfMaxTimestamp is Log.OffsetOfMaxTimestamp of this view.
