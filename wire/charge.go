@@ -55,7 +55,7 @@ func (c *connection) grow(n int) error {
 			return err
 		}
 		c.in.shrink()
-		c.frameSince.Store(0) // not the peer's time
+		c.frame.end() // not the peer's time
 		got, err = c.wait(c.budget, int64(n)-c.charged, func() error {
 			c.server.evictSenders()
 			if c.charged > 0 && c.listener.budgets.ahead.CompareAndSwap(false, true) {
@@ -71,8 +71,8 @@ func (c *connection) grow(n int) error {
 		}
 	}
 	c.charged += got
-	if c.frameSince.Load() == 0 {
-		c.watchFrame(c.server.clock())
+	if !c.frame.watched() {
+		c.frame.watch(c.server.clock())
 	}
 	return nil
 }

@@ -65,9 +65,9 @@ type connection struct {
 	arrived  *together // Produces that were read; nil: none
 
 	// Of both, for those who evict:
-	frameSince atomic.Int64 // since when a charged frame is watched, of server.clock; 0: none is
-	frameBytes atomic.Int64 // how much of it has come since
-	owed       atomic.Int64 // bytes of replies in memory, being written
+	frame  pace         // of a charged frame
+	taking pace         // of what is owed
+	owed   atomic.Int64 // bytes of replies in memory, being written
 
 	mu       sync.Mutex
 	changed  sync.Cond
@@ -100,9 +100,9 @@ func (c *connection) serve() {
 	c.waitWriter()
 	c.nc.Close()
 	if c.held != nil {
+		c.pay(c.held.owed)
 		c.held.free()
 	}
-	c.paid()
 	c.server.forget(c)
 }
 
@@ -120,7 +120,7 @@ func (c *connection) readRequests() error {
 			return err
 		}
 		frame, buf, err := c.in.body(key == keyProduce)
-		c.frameSince.Store(0)
+		c.frame.end()
 		if err != nil {
 			return err
 		}
@@ -190,22 +190,13 @@ func (c *connection) leaveGate() {
 // received notes that bytes have come.
 func (c *connection) received(n int) {
 	c.touch()
-	since := c.frameSince.Load()
-	if since == 0 {
-		return
-	}
-	if took := time.Duration(c.lastActive.Load() - since); took >= slowGrace && !tooSlow(c.frameBytes.Load(), took) {
-		// It came quickly enough until now, which is no credit for later.
-		c.watchFrame(c.lastActive.Load())
-	}
-	c.frameBytes.Add(int64(n))
+	c.frame.moved(n, c.lastActive.Load())
 }
 
-// watchFrame begins anew to measure how quickly a charged frame comes. The time goes
-// first: see sendsSlowly.
-func (c *connection) watchFrame(now int64) {
-	c.frameSince.Store(max(now, 1))
-	c.frameBytes.Store(0)
+// taken notes that the peer has taken bytes.
+func (c *connection) taken(n int) {
+	c.touch()
+	c.taking.moved(n, c.lastActive.Load())
 }
 
 // waitUnmuted waits until a throttled connection may go on.
@@ -318,14 +309,13 @@ func (c *connection) ran(r *Request, reply *Reply, t *timing) {
 		}
 	}
 	if reply.Pending == nil {
-		c.owe(reply.Body)
 		c.server.noteReply(r.Key, reply.Body)
 	}
 }
 
 // answered puts a reply in its place.
 func answered(r *Request, reply Reply, t timing) queued {
-	return queued{r.CorrelationID, flexibleResponse(r.Key, r.Version), reply, t}
+	return queued{correlationID: r.CorrelationID, tags: flexibleResponse(r.Key, r.Version), reply: reply, timing: t}
 }
 
 func (c *connection) internClientID(b []byte) *string {

@@ -55,7 +55,7 @@ func TestRepliesAreNotHeldBack(t *testing.T) {
 				body.Append(make([]byte, c.trailer))
 				want = append(want, make([]byte, c.trailer)...)
 			}
-			o := output{nc: nc, progress: func() {}, counters: &counters{}, disk: newDiskGate(1)}
+			o := output{nc: nc, progress: func(int) {}, counters: &counters{}, disk: newDiskGate(1)}
 			got := make(chan []byte, 1)
 			go func() {
 				b := make([]byte, 8+len(want))

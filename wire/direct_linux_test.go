@@ -87,7 +87,7 @@ func TestOnlyCachedSectionsAreSentDirectly(t *testing.T) {
 	slow, direct := 0, 0
 	realSlow, realDirect := sysSendfile, sysSendCached
 	defer func() { sysSendfile, sysSendCached = realSlow, realDirect }()
-	o := output{nc: nc, progress: func() {}, counters: &counters{}, disk: newDiskGate(1)}
+	o := output{nc: nc, progress: func(int) {}, counters: &counters{}, disk: newDiskGate(1)}
 	sysSendfile = func(out, in int, off *int64, n int) (int, error) {
 		if slow++; len(o.disk.gate) != 1 {
 			t.Error("the disk is read outside the gate")

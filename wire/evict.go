@@ -19,9 +19,6 @@ const (
 	// stalled is how long nothing may come of a frame for which the budget is
 	// held, while others wait for the budget.
 	stalled = 2 * time.Second
-	// Nor may it come more slowly than this, once it has had some time.
-	slowestRate = 32 << 10 // bytes a second
-	slowGrace   = 5 * time.Second
 	// untaken is how long nothing may be taken of a reply while replies fill more
 	// memory than they may, and soonUntaken while they fill twice as much.
 	untaken     = 500 * time.Millisecond
@@ -90,42 +87,39 @@ func (s *Server) evictSenders() {
 }
 
 func (c *connection) sendsSlowly(now int64) bool {
-	since := c.frameSince.Load()
-	if since == 0 {
+	since := c.frame.since.Load()
+	if since == 0 || c.waits.Load() > 0 {
 		return false
 	}
-	if c.waits.Load() > 0 {
-		return false
-	}
-	if time.Duration(now-max(since, c.lastActive.Load())) >= stalled {
-		return true
-	}
-	took := time.Duration(now - since)
-	// Bytes that are counted from another time on say nothing about this one.
-	return took >= slowGrace && tooSlow(c.frameBytes.Load(), took) && c.frameSince.Load() == since
+	return time.Duration(now-max(since, c.lastActive.Load())) >= stalled || c.frame.slow(now)
 }
 
-func tooSlow(n int64, took time.Duration) bool { return float64(n) < slowestRate*took.Seconds() }
-
-// owe counts a reply that is to be written, and makes room if replies take too
-// much.
-func (c *connection) owe(body *Body) {
+// owe counts a reply that is to be written, as what it returns, and makes room if
+// replies take too much.
+func (c *connection) owe(body *Body) int64 {
 	n := body.memory()
 	if n <= smallReply {
-		return
+		return 0
 	}
-	c.owed.Add(n)
+	if c.owed.Add(n) == n {
+		c.taking.watch(c.server.clock())
+	}
 	total, most := c.server.owed.Add(n), c.server.options.Budget
 	if most > 0 && total > most {
 		c.server.evictReaders(total - most)
 	}
+	return n
 }
 
-// paid forgets what was owed, since it has been written or given up.
-func (c *connection) paid() {
-	if n := c.owed.Swap(0); n > 0 {
-		c.server.owed.Add(-n)
+// pay forgets so much of what was owed, since it has been written or given up.
+func (c *connection) pay(n int64) {
+	if n == 0 {
+		return
 	}
+	if c.owed.Add(-n) == 0 {
+		c.taking.end()
+	}
+	c.server.owed.Add(-n)
 }
 
 // waitForRoom waits until unread replies no longer fill the memory, but not for
@@ -141,6 +135,12 @@ func (s *Server) waitForRoom(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// readsSlowly says that nothing was taken of a reply for so long, or too little since it is
+// due, which a peer that takes a little now and then could draw out for ever.
+func (c *connection) readsSlowly(now int64, patience time.Duration) bool {
+	return time.Duration(now-c.lastActive.Load()) >= patience || c.waits.Load() == 0 && c.taking.slow(now)
 }
 
 // evictReaders cuts off who does not read, the greediest first, until excess
@@ -161,7 +161,7 @@ func (s *Server) evictReaders(excess int64) {
 	var idle []debtor
 	s.mu.Lock()
 	for c := range s.conns {
-		if n := c.owed.Load(); n > 0 && time.Duration(now-c.lastActive.Load()) >= patience {
+		if n := c.owed.Load(); n > 0 && c.readsSlowly(now, patience) {
 			idle = append(idle, debtor{c, n})
 		}
 	}

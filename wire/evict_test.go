@@ -169,6 +169,42 @@ func TestUnreadRepliesAreGivenUp(t *testing.T) {
 	})
 }
 
+// Nor does one keep its reply who takes a little of it now and then; one that reads is let be, and has no credit for it later.
+func TestDrippingReadersAreGivenUp(t *testing.T) {
+	for rate, want := range map[int]bool{slowestRate / 2: true, 2 * slowestRate: false} {
+		synctest.Test(t, func(t *testing.T) {
+			c := &connection{server: NewServer(ServerOptions{Handler: echo()})}
+			const each = 90 * time.Millisecond
+			slow := func(rate int, d time.Duration) bool {
+				for range d / each {
+					time.Sleep(each)
+					c.taken(rate * int(each) / int(time.Second))
+				}
+				return c.readsSlowly(c.server.clock(), untaken)
+			}
+			owed := c.owe(NewBody(make([]byte, 1<<20)))
+			if slow(rate, slowGrace/2) {
+				t.Errorf("at %d bytes a second: given up at once", rate)
+			}
+			if slow(rate, 2*slowGrace) != want {
+				t.Errorf("at %d bytes a second: not %v", rate, want)
+			}
+			if slow(100*slowestRate, 2*slowGrace) {
+				t.Error("given up when it takes much")
+			}
+			if !slow(slowestRate/2, 2*slowGrace) {
+				t.Error("not given up for what it has taken before")
+			}
+			if c.pay(owed); c.readsSlowly(c.server.clock(), untaken) {
+				t.Error("nothing is owed, and it reads slowly")
+			}
+			if c.waits.Add(1); c.owe(NewBody(make([]byte, 1<<20))) > 0 && slow(1, 2*slowGrace) {
+				t.Error("given up while it waits for somebody else")
+			}
+		})
+	}
+}
+
 // Few requests run at once, whoever waits aside; and those that run wait while
 // unread replies fill the memory, so that not even a thousand at once fill it.
 func TestFewRequestsRunAtOnce(t *testing.T) {
@@ -326,10 +362,10 @@ func TestSendersAreMeasuredWhole(t *testing.T) {
 	}()
 	long := s.clock() - int64(2*slowGrace)
 	for i := range int64(200_000) {
-		c.frameBytes.Store(1 << 40)
-		c.frameSince.Store(long - i)
+		c.frame.bytes.Store(1 << 40)
+		c.frame.since.Store(long - i)
 		c.received(1)
-		if c.frameBytes.Load() != 1 {
+		if c.frame.bytes.Load() != 1 {
 			t.Fatal("what came has credit for later")
 		}
 	}

@@ -14,6 +14,7 @@ type queued struct {
 	tags          bool
 	reply         Reply
 	timing        timing
+	owed          int64 // what it was counted as by owe
 }
 
 // reply puts a reply where it belongs: out, into the queue, or, if another is replied
@@ -41,6 +42,9 @@ func (c *connection) reply(q queued, hold bool) error {
 		c.drop(&q)
 		return errEnd
 	}
+	if q.reply.Pending == nil {
+		q.owed = c.owe(q.reply.Body)
+	}
 	queued, ok := c.enqueue(q)
 	if !ok {
 		return errEnd
@@ -51,6 +55,7 @@ func (c *connection) reply(q queued, hold bool) error {
 	if c.held == nil {
 		c.held = getSender()
 	}
+	c.held.owed += q.owed
 	c.held.note(&q.timing, c.server)
 	err := c.held.add(&c.out, q.correlationID, q.tags, q.reply.Body)
 	if err != nil {
@@ -93,6 +98,7 @@ func (c *connection) drop(q *queued) {
 	if q.reply.Pending == nil {
 		q.reply.Body.Release()
 	}
+	c.pay(q.owed)
 	if q.timing.received != 0 {
 		t := q.timing
 		t.givenUp(c.server.clock())
@@ -110,8 +116,8 @@ func (c *connection) flushHeld() bool {
 	c.held = nil
 	err := s.flush(&c.out)
 	c.observed(s.times)
+	c.pay(s.owed)
 	s.free()
-	c.paid()
 	if err != nil {
 		c.writeFailed(err)
 	}
@@ -187,53 +193,57 @@ func (c *connection) writeQueue() {
 	}
 }
 
-// writeReady waits for the reply at the head of the queue and writes it together
-// with those behind it that are ready as well.
-func (c *connection) writeReady(q queued) {
+// ready waits for a reply. It is false when the connection ends before.
+func (c *connection) ready(q *queued) bool {
 	c.waits.Add(1)
+	defer c.endWait()
 	for q.reply.Pending != nil {
 		select {
 		case <-q.reply.Pending.Done():
 			q.resolve(c.server)
-			continue
 		case <-c.Conn.ctx.Done():
+			return false
 		}
-		c.endWait()
+	}
+	return true
+}
+
+// writeReady waits for the reply at the head of the queue and writes it together
+// with those behind it that are ready as well.
+func (c *connection) writeReady(q queued) {
+	pending := q.reply.Pending != nil
+	if !c.ready(&q) {
 		c.writeFailed(context.Cause(c.Conn.ctx))
 		return
 	}
-	c.endWait()
-
-	s := getSender()
+	s, taken := getSender(), 0
 	defer func() {
+		c.dequeue(taken)
 		c.observed(s.times)
+		c.pay(s.owed)
 		s.free()
-		c.paid()
 	}()
 	var mute time.Duration
-	taken := 0
-	for pending := true; ; {
+	for {
 		taken++
 		if pending {
-			c.owe(q.reply.Body)
+			q.owed = c.owe(q.reply.Body)
 		}
+		s.owed += q.owed
+		s.note(&q.timing, c.server)
 		if q.reply.Close {
-			s.note(&q.timing, c.server)
 			q.reply.Body.Release()
 			if err := s.flush(&c.out); err != nil {
-				c.dequeue(taken)
 				c.writeFailed(err)
 			} else {
-				c.endByWriter(taken)
+				c.endByWriter()
 			}
 			return
 		}
 		mute = max(mute, q.reply.Throttle)
-		s.note(&q.timing, c.server)
 		if q.reply.None {
 			q.reply.Body.Release()
 		} else if err := s.add(&c.out, q.correlationID, q.tags, q.reply.Body); err != nil {
-			c.dequeue(taken)
 			c.writeFailed(err)
 			return
 		}
@@ -245,17 +255,14 @@ func (c *connection) writeReady(q queued) {
 		q = c.queue[taken]
 		c.mu.Unlock()
 		pending = q.reply.Pending != nil
-		q.settle(c.server)
-		if q.reply.Pending != nil {
+		if q.settle(c.server); q.reply.Pending != nil {
 			break
 		}
 	}
 	if mute > 0 {
 		c.mute(mute)
 	}
-	err := s.flush(&c.out)
-	c.dequeue(taken)
-	if err != nil {
+	if err := s.flush(&c.out); err != nil {
 		c.writeFailed(err)
 	}
 }
@@ -272,8 +279,7 @@ func (c *connection) dequeue(n int) {
 
 // endByWriter ends the connection after a reply that said Close: what is queued
 // behind it is not answered, and the reader, which may be blocked, is woken.
-func (c *connection) endByWriter(taken int) {
-	c.dequeue(taken)
+func (c *connection) endByWriter() {
 	c.mu.Lock()
 	c.broken = true
 	c.changed.Broadcast()

@@ -31,7 +31,7 @@ type iovecs [16]unix.Iovec
 type socketWriter struct {
 	raw      syscall.RawConn
 	step     func(fd uintptr) bool
-	progress func()
+	progress func(n int)
 	disk     *diskGate
 
 	// cork is whether more of the reply follows: what is sent meanwhile does not go
@@ -137,7 +137,7 @@ func (w *socketWriter) sendAll(fd uintptr) bool {
 		switch err {
 		case nil:
 			w.took(n)
-			w.progress()
+			w.progress(n)
 		case unix.EINTR:
 		case unix.EAGAIN:
 			return false
@@ -150,7 +150,7 @@ func (w *socketWriter) sendAll(fd uintptr) bool {
 		n, err := w.sendfile(int(fd))
 		if n > 0 {
 			w.left -= n
-			w.progress()
+			w.progress(n)
 		}
 		switch err {
 		case nil:

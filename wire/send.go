@@ -37,6 +37,7 @@ type sender struct {
 	end    int
 	vec    [][]byte
 	n      int       // bytes collected
+	owed   int64     // what the replies were counted as
 	more   bool      // more of the reply follows what is collected
 	full   []*buffer // filled before buf, holding pieces not yet written
 	bodies []*Body
@@ -61,7 +62,7 @@ func (s *sender) free() {
 	}
 	s.written()
 	putBuffer(s.buf)
-	s.buf, s.bodies, s.times, s.more = nil, s.bodies[:0], s.times[:0], false
+	s.buf, s.bodies, s.times, s.more, s.owed = nil, s.bodies[:0], s.times[:0], false, 0
 	senderPool.Put(s)
 }
 
@@ -224,7 +225,7 @@ func (s *sender) written() {
 // output is the writing side of a connection.
 type output struct {
 	nc       net.Conn
-	progress func() // called whenever bytes were taken
+	progress func(n int) // called whenever bytes were taken
 	counters *counters
 	disk     *diskGate
 	socket   *socketWriter // made when the first reply is sent
@@ -240,7 +241,7 @@ func (o *output) write(s *sender) error {
 		n, err := s.bufs.WriteTo(o.nc)
 		s.bufs = nil
 		if n > 0 {
-			o.progress()
+			o.progress(int(n))
 		}
 		return err
 	}
@@ -248,7 +249,7 @@ func (o *output) write(s *sender) error {
 		for len(p) > 0 {
 			n, err := o.nc.Write(p[:min(len(p), writeStep)])
 			if n > 0 {
-				o.progress()
+				o.progress(int(n))
 			}
 			if err != nil {
 				return err

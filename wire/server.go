@@ -292,7 +292,7 @@ func (s *Server) accept(ln *listener, from net.Listener, nc net.Conn) {
 	if r := newSocketReader(nc); r != nil {
 		c.in.src, c.in.first, c.in.waiting = r, r.first, r.waiting
 	}
-	c.out = output{nc: nc, progress: c.touch, counters: &s.counters, disk: s.disk}
+	c.out = output{nc: nc, progress: c.taken, counters: &s.counters, disk: s.disk}
 	c.Conn.ctx, c.cancelConn = context.WithCancelCause(context.Background())
 	// Not a child of the other: shut cancels both, and a parent keeps a map.
 	c.handling, c.cancelHandling = context.WithCancelCause(context.Background())

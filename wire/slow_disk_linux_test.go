@@ -99,7 +99,7 @@ func TestNothingIsSentDirectlyWhileTheDiskIsRead(t *testing.T) {
 	defer func() { sysSendCached = real }()
 	client, nc := ends(t)
 	go io.Copy(io.Discard, client)
-	o := output{nc: nc, progress: func() {}, counters: &counters{}, disk: newDiskGate(2)}
+	o := output{nc: nc, progress: func(int) {}, counters: &counters{}, disk: newDiskGate(2)}
 	send := func() int {
 		t.Helper()
 		direct = 0
@@ -132,7 +132,7 @@ func TestCachedSectionsDoNotWaitForTheDisk(t *testing.T) {
 	}
 	client, nc := ends(t)
 	go io.Copy(io.Discard, client)
-	o := output{nc: nc, progress: func() {}, counters: &counters{}, disk: newDiskGate(1)}
+	o := output{nc: nc, progress: func(int) {}, counters: &counters{}, disk: newDiskGate(1)}
 	sent := make(chan error, 1)
 	let := make(chan struct{})
 	inside := make(chan struct{})
