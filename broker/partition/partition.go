@@ -168,7 +168,7 @@ func (p *Partition) State() State {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	r, v := p.role.Load(), p.Log().View()
-	s := State{Leader: r.leader, LeaderID: r.leaderID, LeaderEpoch: r.epoch, PartitionEpoch: p.pepoch, HighWatermark: v.HighWatermark(), LogStart: v.LogStart(), LogEnd: v.LogEnd(), Waiting: len(p.committed.list) + len(p.written.list), Producers: p.Log().NumProducers()}
+	s := State{Leader: r.leader, LeaderID: r.leaderID, LeaderEpoch: r.epoch, PartitionEpoch: p.pepoch, HighWatermark: v.HighWatermark(), LogStart: v.LogStart(), LogEnd: v.LogEnd(), Waiting: p.committed.len() + p.written.len(), Producers: p.Log().NumProducers()}
 	if p.leader != nil {
 		s.ISR, s.Followers = p.leader.ISR(), p.leader.Followers()
 		s.Replicas = len(s.Followers) + 1
@@ -222,7 +222,6 @@ func (p *Partition) BecomeLeader(a Assignment) error {
 	if r.leader {
 		since = r.since
 	}
-	p.role.Store(&role{leader: true, leaderID: p.self, epoch: a.LeaderEpoch, since: since, epochStart: v.LogEnd(), replicas: a.Brokers})
 	p.counted = v.LogEnd()
 	if p.flush || p.flushDue(now) {
 		p.counted = p.Log().FlushedOffset()
@@ -235,6 +234,8 @@ func (p *Partition) BecomeLeader(a Assignment) error {
 		MinISR: p.settings.Load().minISR, LagMax: p.lagMax, LogEnd: v.LogEnd(), Counted: p.counted, HighWatermark: v.HighWatermark(), LogStart: v.LogStart(),
 	}, now)
 	p.leader = leader
+	p.enough.Store(leader.EnoughISR()) // before anybody sees the role: see Ready
+	p.role.Store(&role{leader: true, leaderID: p.self, epoch: a.LeaderEpoch, since: since, epochStart: v.LogEnd(), replicas: a.Brokers})
 	p.apply(d)
 	p.wakeAll()
 	return nil
@@ -291,13 +292,19 @@ func (p *Partition) endLeadership(why error) {
 // Ready says, without a lock, whether an append would be refused for who leads or for the ISR: Kafka looks at these
 // before it looks at the batch. Append looks again.
 func (p *Partition) Ready(epoch batch.LeaderEpoch, acks int16) error {
-	if err := p.offlineOr(p.role.Load().lead(epoch)); err != nil {
-		return err
+	for {
+		r := p.role.Load()
+		if err := p.offlineOr(r.lead(epoch)); err != nil {
+			return err
+		}
+		if acks != -1 || p.enough.Load() {
+			return nil
+		}
+		if p.role.Load() == r {
+			return ErrNotEnoughReplicas
+		}
+		// That may have been said of another leadership.
 	}
-	if acks == -1 && !p.enough.Load() {
-		return ErrNotEnoughReplicas
-	}
-	return nil
 }
 
 // lead checks that this broker leads, in that epoch.

@@ -2,6 +2,7 @@ package partition
 
 import (
 	"slices"
+	"sort"
 	"sync"
 
 	"millrace/storage/batch"
@@ -22,6 +23,7 @@ type Acks struct {
 
 type ack struct {
 	p       *Partition
+	last    batch.Offset
 	pending bool
 	err     error
 }
@@ -88,15 +90,15 @@ func (a *Acks) Cancel() {
 		return
 	}
 	a.called = true
-	var waiting []*Partition
+	var waiting []ack
 	for i := range a.slots {
 		if a.slots[i].pending {
-			waiting = append(waiting, a.slots[i].p)
+			waiting = append(waiting, a.slots[i])
 		}
 	}
 	a.mu.Unlock()
-	for _, p := range waiting {
-		p.forget(a)
+	for _, w := range waiting {
+		w.p.forget(a, w.last)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -108,10 +110,10 @@ func (a *Acks) Cancel() {
 	}
 }
 
-func (a *Acks) register(i int, p *Partition) {
+func (a *Acks) register(i int, p *Partition, last batch.Offset) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	*a.slot(i) = ack{p: p, pending: true}
+	*a.slot(i) = ack{p: p, last: last, pending: true}
 	a.left++
 }
 
@@ -132,17 +134,40 @@ type wait struct {
 }
 
 // waits are waits in order of offset. Appends come in order, so that adding is nearly always at the end; a duplicate of
-// an earlier batch waits for the original's offset.
-type waits struct{ list []wait }
+// an earlier batch waits for the original's offset. They are decided in order, and mostly time out in order: taking off
+// the first ones moves none of the others, however many there are.
+type waits struct {
+	list []wait
+	off  int // of the list, at its start: they are taken off
+}
 
-func (w *waits) any() bool { return len(w.list) > 0 }
+func (w *waits) any() bool { return w.len() > 0 }
+
+func (w *waits) len() int { return len(w.list) - w.off }
+
+// after is the index in the list of the first wait for an offset above one.
+func (w *waits) after(last batch.Offset) int {
+	n := len(w.list)
+	if n == w.off || w.list[n-1].last <= last {
+		return n
+	}
+	return w.off + sort.Search(w.len(), func(i int) bool { return w.list[w.off+i].last > last })
+}
 
 func (w *waits) add(x wait) {
-	i := len(w.list)
-	for i > 0 && w.list[i-1].last > x.last {
-		i--
+	if n := len(w.list); n == cap(w.list) && w.off > n/2 {
+		w.list = slices.Delete(w.list, 0, w.off)
+		w.off = 0
 	}
-	w.list = slices.Insert(w.list, i, x)
+	w.list = slices.Insert(w.list, w.after(x.last), x)
+}
+
+// drop takes the first n off.
+func (w *waits) drop(n int) {
+	clear(w.list[w.off : w.off+n])
+	if w.off += n; w.off == len(w.list) {
+		w.list, w.off = w.list[:0], 0
+	}
 }
 
 // reach decides the waits for offsets below end.
@@ -150,24 +175,37 @@ func (w *waits) reach(end batch.Offset) { w.reachWith(end, nil) }
 
 func (w *waits) reachWith(end batch.Offset, err error) {
 	n := 0
-	for n < len(w.list) && w.list[n].last < end {
-		w.list[n].acks.decide(w.list[n].i, err)
+	for _, x := range w.list[w.off:] {
+		if x.last >= end {
+			break
+		}
+		x.acks.decide(x.i, err)
 		n++
 	}
-	if n > 0 {
-		w.list = slices.Delete(w.list, 0, n)
-	}
+	w.drop(n)
 }
 
 func (w *waits) fail(err error) {
-	for _, x := range w.list {
+	for _, x := range w.list[w.off:] {
 		x.acks.decide(x.i, err)
 	}
-	w.list = nil
+	w.list, w.off = nil, 0
 }
 
-func (w *waits) forget(a *Acks) {
-	w.list = slices.DeleteFunc(w.list, func(x wait) bool { return x.acks == a })
+// forget takes off the waits of one request for an offset.
+func (w *waits) forget(a *Acks, last batch.Offset) {
+	for i := w.after(last - 1); i < len(w.list) && w.list[i].last == last; {
+		switch {
+		case w.list[i].acks != a:
+			i++
+		case i-w.off < w.len()/2:
+			copy(w.list[w.off+1:i+1], w.list[w.off:i])
+			w.drop(1)
+			i++
+		default:
+			w.list = slices.Delete(w.list, i, i+1)
+		}
+	}
 }
 
 // Await registers append i of a, which ends at last and was made in the given epoch, to wait for what its acks ask: -1
@@ -185,7 +223,7 @@ func (p *Partition) Await(a *Acks, i int, ap Appended, acks int16) (done bool, e
 		}
 		return true, err
 	}
-	a.register(i, p)
+	a.register(i, p, ap.Last)
 	if acks == -1 {
 		p.committed.add(wait{last: ap.Last, acks: a, i: i})
 	} else {
@@ -221,11 +259,11 @@ func (p *Partition) safe(ap Appended, acks int16) (bool, error) {
 	return true, nil
 }
 
-func (p *Partition) forget(a *Acks) {
+func (p *Partition) forget(a *Acks, last batch.Offset) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.committed.forget(a)
-	p.written.forget(a)
+	p.committed.forget(a, last)
+	p.written.forget(a, last)
 }
 
 // Interest is what a Waiter wants to be woken by; a change of leadership wakes every waiter.

@@ -3,6 +3,7 @@ package partition
 import (
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -626,4 +627,82 @@ func TestEverybodyAtOnce(t *testing.T) {
 	writers.Wait()
 	close(stop)
 	wg.Wait()
+}
+
+// TestWaitsModel adds, decides and takes off waits beside a plain list.
+func TestWaitsModel(t *testing.T) {
+	for seed := range uint64(20) {
+		rng := rand.New(rand.NewPCG(seed, 7))
+		var w waits
+		var model []wait
+		end, most := batch.Offset(0), 0
+		for step := range 2000 {
+			switch n := rng.IntN(10); {
+			case n < 5: // an append, or a duplicate of an earlier one
+				x := wait{last: end, acks: NewAcks(1)}
+				if rng.IntN(4) == 0 {
+					x.last = max(0, end-batch.Offset(rng.IntN(5)))
+				} else {
+					end++
+				}
+				w.add(x)
+				at := 0
+				for at < len(model) && model[at].last <= x.last {
+					at++
+				}
+				model = slices.Insert(model, at, x)
+			case n < 6 && len(model) > 0:
+				reached := model[0].last + batch.Offset(rng.IntN(3))
+				w.reach(reached)
+				model = slices.DeleteFunc(model, func(x wait) bool { return x.last < reached })
+			case n < 9 && len(model) > 0:
+				x := model[min(len(model)-1, rng.IntN(1+rng.IntN(len(model))))]
+				w.forget(x.acks, x.last)
+				model = slices.DeleteFunc(model, func(y wait) bool { return y.acks == x.acks })
+			case rng.IntN(100) == 0:
+				w.fail(ErrGone)
+				model = nil
+			}
+			most = max(most, len(model))
+			if w.any() != (len(model) > 0) || w.len() != len(model) || !slices.Equal(w.list[w.off:], model) {
+				t.Fatalf("seed %d, step %d: %d waits, want %d", seed, step, w.len(), len(model))
+			}
+			for i, x := range w.list[:cap(w.list)] {
+				if (i < w.off || i >= len(w.list)) && x.acks != nil {
+					t.Fatalf("seed %d, step %d: one that is taken off is held", seed, step)
+				}
+			}
+		}
+		if most < 20 {
+			t.Errorf("seed %d: at most %d waits", seed, most)
+		}
+	}
+}
+
+// TestReadyWhileLeadershipsBeginAndEnd: of a leadership that has enough replicas in sync nobody hears that there are too
+// few, neither as it begins nor as it ends.
+func TestReadyWhileLeadershipsBeginAndEnd(t *testing.T) {
+	p := newPartition(t, Options{Config: defaults()})
+	var stop atomic.Bool
+	var asked sync.WaitGroup
+	for range 2 {
+		asked.Go(func() {
+			for !stop.Load() {
+				if err := p.Ready(AnyEpoch, -1); err != nil && !errors.Is(err, ErrNotLeader) {
+					t.Errorf("%v", err)
+					return
+				}
+			}
+		})
+	}
+	for epoch := int32(1); epoch < 1000; epoch += 2 {
+		if err := p.BecomeLeader(assign(self, batch.LeaderEpoch(epoch), epoch, []int32{1}, 1)); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.BecomeFollower(assign(2, batch.LeaderEpoch(epoch+1), epoch+1, []int32{2}, 1, 2)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop.Store(true)
+	asked.Wait()
 }
