@@ -1,15 +1,18 @@
 package broker
 
 import (
+	"errors"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.uber.org/zap"
 
 	"millrace/broker/auth"
 	"millrace/broker/partition"
 	"millrace/storage"
 	"millrace/storage/batch"
+	"millrace/storage/log"
 )
 
 // DeleteRecords (21), versions 0-2. KIP-107, KIP-482 (flexible, v2).
@@ -81,7 +84,7 @@ func (b *Broker) deleteRecords(c *call, req *kmsg.DeleteRecordsRequest) *kmsg.De
 // deletion is the deletions of one request.
 type deletion struct {
 	b     *Broker
-	moved []storage.Name // whose log start has changed
+	named []storage.Name // whose log start is as asked
 	rows  []deleting
 }
 
@@ -113,24 +116,38 @@ func (d *deletion) one(c *call, name string, rp kmsg.DeleteRecordsRequestTopicPa
 		p.ErrorCode = codeOf(err)
 		return
 	}
-	if done.Moved {
-		d.moved = append(d.moved, storage.Name{Topic: name, Partition: rp.Partition})
-	}
+	d.named = append(d.named, storage.Name{Topic: name, Partition: rp.Partition})
 	p.LowWatermark = int64(done.LowWatermark)
 	d.rows = append(d.rows, deleting{part: part, asked: done.Asked, topic: topic, row: row})
 }
 
-// store makes the new log starts durable. A directory that fails is given up,
-// and its partitions say so.
+// store makes the log starts durable: those that an earlier request moved as well,
+// which may not have come to that. A directory that fails is given up, and its
+// partitions say so; where there is no descriptor to write with, all do.
 func (d *deletion) store(resp *kmsg.DeleteRecordsResponse) {
-	if len(d.moved) == 0 || d.b.store.StoreLogStarts(d.moved) == nil {
+	if len(d.named) == 0 {
 		return
+	}
+	err := d.b.store.StoreLogStarts(d.named)
+	for n := 0; log.AwaitDescriptor(err, n); n++ {
+		err = d.b.store.StoreLogStarts(d.named)
+	}
+	if err == nil {
+		return
+	}
+	lacking := errors.Is(err, log.ErrNoDescriptor)
+	if lacking {
+		d.b.refused.Error("no file descriptor is left to store where logs start: records that were to be deleted come back if the broker stops now", zap.Error(err))
 	}
 	kept := d.rows[:0]
 	for _, x := range d.rows {
-		if err := x.part.Log().Offline(); err != nil {
+		why := x.part.Log().Offline()
+		if why == nil && lacking {
+			why = err
+		}
+		if why != nil {
 			p := &resp.Topics[x.topic].Partitions[x.row]
-			p.ErrorCode, p.LowWatermark = codeOf(err), -1
+			p.ErrorCode, p.LowWatermark = codeOf(why), -1
 			continue
 		}
 		kept = append(kept, x)

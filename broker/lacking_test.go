@@ -4,18 +4,21 @@ import (
 	"context"
 	"errors"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
 	"millrace/controller"
 	"millrace/controller/image"
 	"millrace/storage/disktest"
+	"millrace/wire"
 )
 
 // lack lets a disk open no file.
@@ -121,4 +124,44 @@ func TestALackingReplicaIsDeleted(t *testing.T) {
 	if n := len(again.replicas.lackingKeys()); n != 0 {
 		t.Errorf("%d replicas are to be opened", n)
 	}
+}
+
+// A log start that cannot be stored for lack of a descriptor is not answered as if it were; asked again, it is stored.
+func TestADeletionThatLacksADescriptor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, disk := standing(t)
+		see(b, registered(1, 10, b.incarnation), topicOf("t", someTopic), partitionOf(someTopic, 1, 1, 1, []int32{1}, 1))
+		for range 3 {
+			appendOne(t, b.replicas.get(someTopic, 0))
+		}
+		cut := func() kmsg.DeleteRecordsResponseTopicPartition {
+			t.Helper()
+			req := kmsg.NewPtrDeleteRecordsRequest()
+			req.TimeoutMillis, req.Version = 1000, 2
+			req.Topics = []kmsg.DeleteRecordsRequestTopic{{Topic: "t", Partitions: []kmsg.DeleteRecordsRequestTopicPartition{{Offset: 2}}}}
+			reply := dispatcher{b}.Handle(t.Context(), &wire.Request{Key: int16(kmsg.DeleteRecords), Version: 2, Body: req.AppendTo(nil), Conn: &wire.Conn{}})
+			resp := kmsg.NewPtrDeleteRecordsResponse()
+			resp.Version = 2
+			body, err := reply.Body.Bytes()
+			if err == nil {
+				err = resp.ReadFrom(body)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			return resp.Topics[0].Partitions[0]
+		}
+		stored := func() string { return string(disk.Bytes("/data/log-start-offset-checkpoint")) }
+		lack(disk)
+		if p := cut(); p.ErrorCode != kerr.KafkaStorageError.Code || p.LowWatermark != -1 {
+			t.Errorf("without a descriptor: error %d, low watermark %d", p.ErrorCode, p.LowWatermark)
+		}
+		disk.Refuse(nil)
+		if strings.Contains(stored(), "t 0 2") {
+			t.Fatal("it is stored without a descriptor")
+		}
+		if p := cut(); p.ErrorCode != 0 || p.LowWatermark != 2 || !strings.Contains(stored(), "t 0 2") {
+			t.Errorf("with one: error %d, low watermark %d, stored %q", p.ErrorCode, p.LowWatermark, stored())
+		}
+	})
 }
