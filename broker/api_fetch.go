@@ -473,6 +473,10 @@ func (f *fetching) rows(results []session.Result, i int) int {
 	return n
 }
 
+// knowsStorageErrors is the first version whose clients know KAFKA_STORAGE_ERROR; older
+// ones look for another leader (KIP-112). Other APIs tell it in every version.
+const knowsStorageErrors = 6
+
 // add puts one partition into the answer.
 func (f *fetching) add(resp *wire.FetchResponse, results []session.Result, i int, named *nodes) {
 	r := &f.reads[i]
@@ -520,6 +524,9 @@ func (f *fetching) add(resp *wire.FetchResponse, results []session.Result, i int
 		} else {
 			r.found.Records.Release()
 		}
+	}
+	if f.c.Version < knowsStorageErrors && p.ErrorCode == kerr.KafkaStorageError.Code {
+		p.ErrorCode = kerr.NotLeaderForPartition.Code
 	}
 	if f.c.Version >= 16 && (p.ErrorCode == kerr.NotLeaderForPartition.Code || p.ErrorCode == kerr.FencedLeaderEpoch.Code) {
 		if leader, epoch, ok := f.b.leaderOf(f.c, key.Topic, key.ID, key.Index); ok {

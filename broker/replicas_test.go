@@ -204,6 +204,33 @@ func TestAFetchOfAnEarlierLife(t *testing.T) {
 	}
 }
 
+// A consumer that cannot know what a failed directory is hears that another broker leads.
+func TestAFetchFromAFailedDirectory(t *testing.T) {
+	b, _ := standing(t)
+	see(b, registered(1, 10, b.incarnation), topicOf("t", someTopic), partitionOf(someTopic, 1, 1, 1, []int32{1}, 1))
+	b.replicas.fail(b.replicas.get(someTopic, 0), errTestOver)
+	b.sessions = newFetchSessions(session.DefaultSlots)
+	for version := int16(0); version <= 12; version++ {
+		want := kerr.KafkaStorageError.Code
+		if version <= 5 {
+			want = kerr.NotLeaderForPartition.Code
+		}
+		req := kmsg.NewPtrFetchRequest()
+		req.Version, req.MaxBytes, req.SessionEpoch = version, 1000, session.Final
+		req.Topics = []kmsg.FetchRequestTopic{{Topic: "t", Partitions: []kmsg.FetchRequestTopicPartition{{PartitionMaxBytes: 1000, CurrentLeaderEpoch: -1}}}}
+		reply := dispatcher{b}.Handle(t.Context(), &wire.Request{Key: int16(kmsg.Fetch), Version: version, Body: req.AppendTo(nil), Conn: &wire.Conn{}})
+		resp := kmsg.NewPtrFetchResponse()
+		resp.Version = version
+		body, err := reply.Body.Bytes()
+		if err == nil {
+			err = resp.ReadFrom(body)
+		}
+		if err != nil || len(resp.Topics) != 1 || resp.Topics[0].Partitions[0].ErrorCode != want {
+			t.Errorf("version %d: %+v, %v, want error %d", version, resp.Topics, err, want)
+		}
+	}
+}
+
 // Between the end of a leadership and the image that says so, the replica knows
 // who leads.
 func TestTheReplicaKnowsTheLeaderFirst(t *testing.T) {
