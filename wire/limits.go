@@ -38,12 +38,10 @@ func (s *Server) SetLimits(l Limits) {
 	s.mu.Unlock()
 }
 
-// waitForSlot waits until the limits allow one more connection.
+// waitForSlot waits until the limits allow one more connection. It wants server.mu held.
 func (s *Server) waitForSlot(ctx context.Context, ln *listener) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	for {
-		if ctx.Err() != nil || s.draining.Load() {
+		if ctx.Err() != nil || s.draining.Load() || ln.ended {
 			return false
 		}
 		most := s.limits.PerListener[ln.name]
@@ -93,12 +91,16 @@ func (s *Server) waitForRate(ctx context.Context, ln *listener) bool {
 	}
 }
 
-// admit enters a connection into the books, unless its address has too many, or
-// its listener has ended meanwhile.
-func (s *Server) admit(c *connection, from net.Listener) bool {
+// admit enters a connection into the books once there is a place, unless its address has
+// too many, or its listener ends meanwhile. Several sockets of a listener take connections,
+// and each of them may hold one that waits: as many are served as may be.
+func (s *Server) admit(ctx context.Context, c *connection, from net.Listener) bool {
 	ip := c.Remote.Addr()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !s.waitForSlot(ctx, c.listener) {
+		return false
+	}
 	if _, open := s.open[from]; !open || s.draining.Load() {
 		return false
 	}

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"context"
 	"net/netip"
 	"testing"
 	"testing/synctest"
@@ -76,6 +77,41 @@ func TestMaxConnections(t *testing.T) {
 			p.nc.Close()
 		}
 	})
+}
+
+// Of the sockets of a listener each may have taken a connection, and no more are served than
+// may be; those that wait for a place go with their listener.
+func TestMaxConnectionsOfSeveralSockets(t *testing.T) {
+	for name, limits := range map[string]Limits{"all": {MaxConnections: 1}, "the listener's": {PerListener: map[string]int{"EXTRA": 1}}} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, ServerOptions{Handler: echo(), Limits: limits})
+			defer w.close()
+			for _, addr := range []string{"broker:9094", "broker:9095"} {
+				l, err := w.net.Listen(addr)
+				if err != nil {
+					t.Fatal(err)
+				}
+				w.served.Go(func() { w.server.Serve(context.Background(), "EXTRA", l) })
+			}
+			synctest.Wait()
+			a := w.dialTo("one", "broker:9094")
+			a.other(1, "x")
+			a.expect(1, "ok x")
+			b := w.dialTo("another", "broker:9095")
+			b.other(1, "x")
+			b.silent(time.Minute)
+			if n := w.server.Stats().Connections["EXTRA"]; n != 1 {
+				t.Errorf("%s: %d are served", name, n)
+			}
+			a.nc.Close()
+			b.expect(1, "ok x")
+			c := w.dialTo("one", "broker:9094")
+			c.silent(time.Minute)
+			w.server.End("EXTRA")
+			c.ended()
+			b.ended()
+		})
+	}
 }
 
 func TestCreationRate(t *testing.T) {

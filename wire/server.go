@@ -212,13 +212,13 @@ func (s *Server) Serve(ctx context.Context, name string, l net.Listener) error {
 	}()
 	var pause time.Duration
 	for {
-		if !s.waitForSlot(ctx, ln) || !s.waitForRate(ctx, ln) {
+		if !s.waitForRate(ctx, ln) {
 			return nil
 		}
 		nc, err := l.Accept()
 		if err == nil {
 			pause = 0
-			s.accept(ln, l, nc)
+			s.accept(ctx, ln, l, nc)
 			continue
 		}
 		if ctx.Err() != nil || s.draining.Load() {
@@ -275,8 +275,8 @@ func (s *Server) sleep(ctx context.Context, d time.Duration) bool {
 	return false
 }
 
-// accept starts a connection.
-func (s *Server) accept(ln *listener, from net.Listener, nc net.Conn) {
+// accept starts a connection, once the limits allow one more.
+func (s *Server) accept(ctx context.Context, ln *listener, from net.Listener, nc net.Conn) {
 	if tc, ok := nc.(*net.TCPConn); ok {
 		if s.options.SendBuffer > 0 {
 			tc.SetWriteBuffer(s.options.SendBuffer)
@@ -298,7 +298,9 @@ func (s *Server) accept(ln *listener, from net.Listener, nc net.Conn) {
 	c.handling, c.cancelHandling = context.WithCancelCause(context.Background())
 	c.touch()
 
-	if !s.admit(c, from) {
+	if !s.admit(ctx, c, from) {
+		c.cancelConn(ErrClosed)
+		c.cancelHandling(ErrClosed)
 		nc.Close()
 		return
 	}
@@ -410,6 +412,7 @@ func (s *Server) End(listener string) {
 	if ln := s.listeners[listener]; ln != nil {
 		ln.ended = true
 		s.dropEnded(ln)
+		s.changed.Broadcast() // one may wait for a place
 	}
 	var conns []*connection
 	for c := range s.conns {
