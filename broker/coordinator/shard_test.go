@@ -705,7 +705,7 @@ func TestVastRecords(t *testing.T) {
 		d.want(put{key: "a", value: "1"}, "ok")
 		d.s.Stop()
 		vast := batch.NewBuilder(batch.BuilderOptions{Codec: codec.Zstd})
-		vast.Add(1, []byte("vast"), make([]byte, 48<<20))
+		vast.Add(1, []byte("vast"), make([]byte, 24<<20))
 		vast.Add(1, []byte("c"), []byte("3"))
 		headers := batch.NewBuilder(batch.BuilderOptions{})
 		headers.Add(1, []byte("d"), []byte("4"), slices.Repeat([]batch.RecordHeader{{}}, 1<<20)...)
@@ -718,7 +718,7 @@ func TestVastRecords(t *testing.T) {
 		runtime.ReadMemStats(&before)
 		d.open()
 		runtime.ReadMemStats(&after)
-		if n := after.TotalAlloc - before.TotalAlloc; n > 16<<20 {
+		if n := after.TotalAlloc - before.TotalAlloc; n > 12<<20 {
 			t.Errorf("loading takes %d MiB", n>>20)
 		}
 		d.want(get{"a"}, "1")

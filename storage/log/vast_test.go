@@ -17,8 +17,8 @@ import (
 
 // vast is how long a record is that unpacks to more than anything may hold, and most what may be taken for it.
 const (
-	vast     = 48 << 20
-	mostHeld = 16 << 20
+	vast     = 24 << 20
+	mostHeld = 12 << 20
 )
 
 // vastRecord is a record of which one field is vast.
