@@ -2,7 +2,6 @@ package broker
 
 import (
 	"errors"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -126,13 +125,13 @@ func (r *replicas) remove(name string, which func(replicaKey) bool) {
 			delete(r.at, k)
 		}
 	}
-	for k := range r.lacking.keys {
+	for k := range r.offline {
 		if which(k) {
-			files = append(files, k.index)
+			files = append(files, k.index) // what did not open goes too, or it would stand in a later replica's place
 			delete(r.lacking.keys, k)
+			delete(r.offline, k)
 		}
 	}
-	maps.DeleteFunc(r.offline, func(k replicaKey, _ error) bool { return which(k) })
 	r.mu.Unlock()
 	for _, p := range gone {
 		p.Close()

@@ -342,6 +342,9 @@ func (s *Store) doomLog(d *directory, l *log.Log, name string) error {
 }
 
 func (s *Store) deleteUnopened(d *directory, k partitionKey) error {
+	if err := d.health.Offline(); err != nil {
+		return err
+	}
 	to := d.path + "/" + doomedDir(k.topic, k.partition, deleteSuffix)
 	err := s.fs.Rename(d.path+"/"+partitionDir(k.topic, k.partition), to)
 	if errors.Is(err, fs.ErrNotExist) {

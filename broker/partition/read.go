@@ -85,21 +85,16 @@ func (p *Partition) read(r *role, v *log.View, q ReadRequest) (ReadResult, error
 	if q.Offset >= upper {
 		return out, nil
 	}
-	s, err := v.Read(q.Offset, upper, q.MaxBytes, q.MinOne)
+	var s log.Section
+	if q.Isolation == ReadCommitted && q.Replica < 0 {
+		s, out.Aborted, err = v.ReadCommitted(q.Offset, upper, q.MaxBytes, q.MinOne)
+	} else {
+		s, err = v.Read(q.Offset, upper, q.MaxBytes, q.MinOne)
+	}
 	if err != nil {
 		return ReadResult{}, fmt.Errorf("read %v at %d: %w", p, q.Offset, err)
 	}
 	out.Records, out.Cut = s, s.Len() == 0 && q.MaxBytes > 0
-	if q.Isolation == ReadCommitted && q.Replica < 0 && s.Len() > 0 {
-		if out.Aborted, err = v.Aborted(q.Offset, upper); err != nil {
-			s.Release()
-			if !q.MinOne && errors.Is(err, log.ErrNoDescriptor) {
-				out.Records, out.Cut = log.Section{}, true
-				return out, nil
-			}
-			return ReadResult{}, fmt.Errorf("find aborted transactions of %v: %w", p, err)
-		}
-	}
 	return out, nil
 }
 

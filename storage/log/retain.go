@@ -166,7 +166,7 @@ func (l *Log) renameDeleted(seg *segment) (renamed []string, err error) {
 	seg.retireIndexes()
 	// The segment itself goes last: without it, a start drops the others.
 	paths := []string{seg.offsets.path, seg.times.path}
-	if entries := seg.txns.entries.Load(); entries == nil || len(*entries) > 0 {
+	if seg.txns.exists() {
 		paths = append(paths, seg.txns.path)
 	}
 	for _, p := range paths {

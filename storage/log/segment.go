@@ -302,6 +302,7 @@ func (s *segment) retire() {
 func (s *segment) retireIndexes() {
 	s.offsets.retire()
 	s.times.retire()
+	s.txns.retire()
 }
 
 func (h *handle) stat() (disk.Info, error) {

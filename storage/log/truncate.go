@@ -170,7 +170,7 @@ func (l *Log) lowerTo(end batch.Offset) error {
 // the kept bytes go to a new file: a socket may hold the pages of the old one, and cutting a file clears the rest of a
 // page.
 func (l *Log) cutSegment(seg *segment, pos int64) (*segment, error) {
-	next := l.newSegment(seg.base, true)
+	next := l.newSegment(seg.base, seg.txns.exists())
 	if given := seg.endAt(pos); !given || faults.overwrite {
 		f, err := seg.log.acquire()
 		if err != nil {

@@ -2,9 +2,7 @@ package log
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"sync"
 	"sync/atomic"
@@ -69,6 +67,8 @@ type txnIndex struct {
 	// entries is nil until somebody asks, and where there is no file an empty list from the start. A list that was
 	// published is only ever appended to.
 	entries atomic.Pointer[[]abortedTxn]
+	// gone: the name is nobody's any more, or another file's. Who has not read it by then reads nothing.
+	gone atomic.Bool
 
 	saving  sync.Mutex
 	unsaved int // entries at the end of the list that are not in the file
@@ -84,13 +84,22 @@ func newTxnIndex(fsys *room, path string, base batch.Offset, exists bool) *txnIn
 	return x
 }
 
+// exists says whether there is a file, once everything is saved.
+func (x *txnIndex) exists() bool {
+	p := x.entries.Load()
+	return p == nil || len(*p) > 0
+}
+
+// retire says that the file leaves the log, or gets another name. What was read of it before stays known.
+func (x *txnIndex) retire() { x.gone.Store(true) }
+
 func (x *txnIndex) list() ([]abortedTxn, error) {
 	if p := x.entries.Load(); p != nil {
 		return *p, nil
 	}
 	b, err := disk.ReadFile(x.fs, x.path, math.MaxInt32)
-	if errors.Is(err, fs.ErrNotExist) {
-		b, err = nil, nil
+	if x.gone.Load() {
+		return nil, errRetired
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read transaction index: %w", err)

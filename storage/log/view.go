@@ -260,28 +260,62 @@ func (v *View) Size(from, upper batch.Offset) int64 {
 	return n
 }
 
+// ReadCommitted is Read with the aborted transactions among the records, as Aborted lists them. Both are of one view: of an
+// aborted transaction a cleaning takes records, marker and entry away, and what one view says of the other's records leaves
+// a reader with a transaction that it takes for committed, or for one that never ends.
+func (v *View) ReadCommitted(from, upper batch.Offset, maxBytes int, minOne bool) (Section, []AbortedTxn, error) {
+	type found struct {
+		s       Section
+		aborted []AbortedTxn
+	}
+	x, err := again(v, func(v *View) (found, error) {
+		s, err := v.read(from, upper, maxBytes, minOne)
+		if err != nil || s.Len() == 0 {
+			return found{s: s}, err
+		}
+		aborted, err := v.aborted(from, upper)
+		if err != nil {
+			s.Release()
+			return found{}, err
+		}
+		return found{s: s, aborted: aborted}, nil
+	})
+	if !minOne && errors.Is(err, ErrNoDescriptor) {
+		return Section{}, nil, nil
+	}
+	return x.s, x.aborted, err
+}
+
 // Aborted lists the aborted transactions with records between two offsets, as a read_committed fetch of them needs, in
-// the order of their markers.
+// the order of their markers. Where records between them were removed since, and with them what was known of them, they are
+// out of range.
 func (v *View) Aborted(from, upper batch.Offset) ([]AbortedTxn, error) {
-	return again(v, func(v *View) ([]AbortedTxn, error) {
-		var out []AbortedTxn
-		for i := max(v.segmentAt(from), 0); i < len(v.segs); i++ {
-			entries, err := v.segs[i].txns.list()
-			if err != nil {
-				return nil, err
+	return again(v, func(newer *View) ([]AbortedTxn, error) {
+		if newer != v && (from < newer.start || upper > newer.end) {
+			return nil, ErrOffsetOutOfRange
+		}
+		return newer.aborted(from, upper)
+	})
+}
+
+func (v *View) aborted(from, upper batch.Offset) ([]AbortedTxn, error) {
+	var out []AbortedTxn
+	for i := max(v.segmentAt(from), 0); i < len(v.segs); i++ {
+		entries, err := v.segs[i].txns.list()
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range entries {
+			if e.last >= from && e.first < upper {
+				out = append(out, AbortedTxn{ProducerID: e.producerID, FirstOffset: e.first})
 			}
-			for _, e := range entries {
-				if e.last >= from && e.first < upper {
-					out = append(out, AbortedTxn{ProducerID: e.producerID, FirstOffset: e.first})
-				}
-				if e.lastStable >= upper {
-					// Transactions that end later began at or behind it.
-					return out, nil
-				}
+			if e.lastStable >= upper {
+				// Transactions that end later began at or behind it.
+				return out, nil
 			}
 		}
-		return out, nil
-	})
+	}
+	return out, nil
 }
 
 // Closed says whether the log was closed, or its partition deleted, since.
