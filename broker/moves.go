@@ -23,8 +23,12 @@ import (
 // replica.alter.log.dirs.io.max.bytes.per.second allows. One that has caught up
 // is first told to the controller (KIP-858), so that a start whose old directory
 // fails knows where the partition is, and then exchanged.
+//
+// A move begins, arrives and is called off under asking, by whoever does it: an entry
+// that is not on the list any more is another move's, or nobody's, and nothing is done
+// for it. Only the copying goes on beside, and what is asked of the controller.
 type moves struct {
-	asking sync.Mutex // one request at a time
+	asking sync.Mutex // before any partition's locks
 	wake   chan struct{}
 
 	mu   sync.Mutex
@@ -43,7 +47,8 @@ type moving struct {
 	future  *log.Log
 	lacked  bool // the log was told of a lack; the goroutine's own
 	// From here on under moves.mu.
-	told  bool      // the controller knows dir
+	asked bool      // the controller may know dir
+	told  bool      // it does
 	after time.Time // not before
 }
 
@@ -68,16 +73,16 @@ func (s *moves) add(m *moving) {
 	}
 }
 
-// drop takes a replica off the list and says whether the controller was told of
-// its new directory.
-func (s *moves) drop(part *partition.Partition) (told bool) {
+// drop takes a replica off the list and says whether the controller may have been
+// told of its new directory.
+func (s *moves) drop(part *partition.Partition) (asked bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.list = slices.DeleteFunc(s.list, func(m *moving) bool {
-		told = told || m.part == part && m.told
+		asked = asked || m.part == part && m.asked
 		return m.part == part
 	})
-	return told
+	return asked
 }
 
 // remove takes one entry off the list and says whether it stood there.
@@ -89,6 +94,17 @@ func (s *moves) remove(m *moving) (stood bool) {
 		s.list = slices.Delete(s.list, i, i+1)
 	}
 	return i >= 0
+}
+
+// of changes an entry, if it stands on the list, and says whether it does.
+func (s *moves) of(m *moving, change func()) (stands bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	stands = slices.Contains(s.list, m)
+	if stands {
+		change()
+	}
+	return stands
 }
 
 // resuming says whether a move of an earlier life is still to be gone on with.
@@ -165,10 +181,26 @@ func (b *Broker) moveOn(ctx context.Context, m *moving, most int) {
 	done, err := m.part.Fill(most)
 	b.moves.quota.Took(done.Bytes)
 	if err == nil && done.Whole {
-		err = b.arrive(ctx, m)
+		told := false
+		if b.moves.of(m, func() { told = m.told }) && !told {
+			err, done.Whole = b.announce(ctx, m), false // records may have come when it returns
+		} else {
+			err = m.part.Settle()
+		}
+	}
+	if err == nil && !done.Whole || err != nil && ctx.Err() != nil {
+		return
+	}
+	b.moves.asking.Lock()
+	defer b.moves.asking.Unlock()
+	if !b.moves.of(m, func() {}) {
+		return // it was called off, and what was met on the way may be another move's
+	}
+	if err == nil {
+		err = b.arrive(m)
 	}
 	switch {
-	case err == nil || ctx.Err() != nil:
+	case err == nil:
 	case errors.Is(err, partition.ErrNoMove), errors.Is(err, partition.ErrGone):
 		b.moves.drop(m.part)
 	case errors.Is(err, log.ErrNoDescriptor):
@@ -176,9 +208,7 @@ func (b *Broker) moveOn(ctx context.Context, m *moving, most int) {
 			m.lacked = true
 			b.log.Warn("a partition on its way to another directory waits for a file descriptor", zap.Stringer("partition", m.part), zap.Error(err))
 		}
-		b.moves.mu.Lock()
-		m.after = b.now().Add(moveRetry)
-		b.moves.mu.Unlock()
+		b.moves.of(m, func() { m.after = b.now().Add(moveRetry) })
 	default:
 		b.log.Error("a partition does not come to its new directory: it stays where it is", zap.Stringer("partition", m.part), zap.Error(err))
 		if err := b.cancelMove(m.part); err != nil {
@@ -187,23 +217,44 @@ func (b *Broker) moveOn(ctx context.Context, m *moving, most int) {
 	}
 }
 
-// arrive ends the move of a replica that has caught up.
-func (b *Broker) arrive(ctx context.Context, m *moving) error {
-	if !m.told {
-		refused, err := b.assignDirectories(ctx, map[replicaKey][16]byte{m.key(): m.dir})
-		if err == nil && len(refused) > 0 {
-			return fmt.Errorf("the controller does not take note of its directory: %w", refused[m.key()])
-		}
-		b.moves.mu.Lock()
-		defer b.moves.mu.Unlock()
-		if err != nil {
-			b.refused.Warn("the controller does not record the directory of a replica that is moved; it is told again", zap.Error(err))
-			m.after = b.now().Add(moveRetry)
-			return nil
-		}
-		m.told = true
-		return nil // records may have come meanwhile
+// announce tells the controller where a replica will lie. A move that is called off
+// meanwhile is told of after that once more: the controller may have heard of the new
+// directory last.
+func (b *Broker) announce(ctx context.Context, m *moving) error {
+	if !b.moves.of(m, func() { m.asked = true }) {
+		return nil
 	}
+	refused, err := b.assignDirectories(ctx, map[replicaKey][16]byte{m.key(): m.dir})
+	if !b.moves.of(m, func() {
+		m.told = err == nil && len(refused) == 0
+		if err != nil {
+			m.after = b.now().Add(moveRetry)
+		}
+	}) {
+		b.stays(m.part)
+		return nil
+	}
+	if err != nil {
+		b.refused.Warn("the controller does not record the directory of a replica that is moved; it is told again", zap.Error(err))
+		return nil
+	}
+	if len(refused) > 0 {
+		return fmt.Errorf("the controller does not take note of its directory: %w", refused[m.key()])
+	}
+	return nil
+}
+
+// stays has the controller told where a replica lies, which may have heard of
+// another directory.
+func (b *Broker) stays(part *partition.Partition) {
+	if dir := b.store.DirectoryOf(part.Topic(), part.Index()); dir != [16]byte{} {
+		b.directories.chosen(replicaKey{part.ID(), part.Index()}, dir)
+	}
+}
+
+// arrive ends the move of a replica that has caught up and whose directory is told.
+// asking is held.
+func (b *Broker) arrive(m *moving) error {
 	var broken error
 	done, err := m.part.Exchange(func() (*log.Log, error) {
 		l, touched, err := b.store.FinishMove(m.part.Topic(), m.part.ID(), m.part.Index())
@@ -219,6 +270,7 @@ func (b *Broker) arrive(ctx context.Context, m *moving) error {
 	if broken != nil {
 		b.moves.drop(m.part)
 		b.replicas.fail(m.part, broken)
+		b.stays(m.part)
 		return nil
 	}
 	if err != nil || !done {
@@ -230,7 +282,7 @@ func (b *Broker) arrive(ctx context.Context, m *moving) error {
 	return nil
 }
 
-// beginMove begins to move a replica to a directory.
+// beginMove begins to move a replica to a directory. asking is held.
 func (b *Broker) beginMove(part *partition.Partition, dir string) error {
 	l, err := b.store.BeginMove(part.Topic(), part.ID(), part.Index(), dir)
 	if err != nil {
@@ -287,14 +339,14 @@ func (b *Broker) takeUp(part *partition.Partition, l *log.Log) error {
 	return nil
 }
 
-// cancelMove gives up the move of a replica.
+// cancelMove gives up the move of a replica. asking is held.
 func (b *Broker) cancelMove(part *partition.Partition) error {
-	told := b.moves.drop(part)
+	asked := b.moves.drop(part)
 	part.EndMove()
 	err := b.store.CancelMove(part.Topic(), part.Index())
 	part.Log().ResumeCleaning()
-	if told {
-		b.directories.chosen(replicaKey{part.ID(), part.Index()}, b.store.DirectoryOf(part.Topic(), part.Index()))
+	if asked {
+		b.stays(part)
 	}
 	return err
 }

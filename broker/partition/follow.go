@@ -96,10 +96,10 @@ func (p *Partition) Truncate(epoch batch.LeaderEpoch, to batch.Offset) error {
 	if err := p.follows(epoch); err != nil {
 		return err
 	}
+	p.askew.Store(true)
 	if err := p.Log().Truncate(to); err != nil {
 		return fmt.Errorf("truncate %v to %d: %w", p, to, err)
 	}
-	p.realign()
 	p.counted = p.Log().View().LogEnd()
 	p.wakeAll()
 	return nil
@@ -112,10 +112,10 @@ func (p *Partition) TruncateFully(epoch batch.LeaderEpoch, start batch.Offset) e
 	if err := p.follows(epoch); err != nil {
 		return err
 	}
+	p.askew.Store(true)
 	if err := p.Log().TruncateFully(start); err != nil {
 		return fmt.Errorf("begin %v anew at %d: %w", p, start, err)
 	}
-	p.realign()
 	p.counted = p.Log().View().LogEnd()
 	p.wakeAll()
 	return nil

@@ -6,12 +6,17 @@ import (
 
 	"millrace/storage/batch"
 	"millrace/storage/log"
+	"millrace/storage/producer"
 )
 
 // A move to another data directory (KIP-113) fills a second log, the future one, from the partition's while that is
-// written and read, and puts it in its place once it holds the same. Filling takes no lock that appends or readers want;
-// the exchange is made under the partition's lock, which is then held for the disk, once in a move. Readers that the
-// exchange overtakes read the new log.
+// written and read, and puts it in its place once it holds the same. What is done to the future log meanwhile is done under
+// moving alone, and not under the partition's lock: its disk may hang, and who appends, truncates or changes configs waits
+// for it no more than a reader does. The exchange is made under both, which are then held for the disks, once in a move.
+// Readers that the exchange overtakes read the new log.
+//
+// moving is taken before the partition's lock. Under that one a future log is only given up, or said to be askew: that it
+// may hold what was cut off from the log.
 
 // ErrNoMove says that the partition is on its way nowhere.
 var ErrNoMove = errors.New("the partition is not on its way to another directory")
@@ -66,37 +71,64 @@ func batchesFrom(v *log.View, from batch.Offset, maxBytes int) ([]byte, error) {
 	return b[:whole], nil
 }
 
+// source is the log that is copied, at one moment.
+type source struct {
+	view      *log.View
+	producers []producer.Entry
+}
+
+// copied looks at the log; the partition's lock is held.
+func (p *Partition) copied() source { return source{p.Log().View(), p.Log().Producers()} }
+
+// overtaken says whether the log was cut, or begins further on, since it was looked at.
+func (p *Partition) overtaken(from source) bool {
+	return p.askew.Load() || p.Log().View().LogStart() > from.view.LogStart()
+}
+
 // BeginMove begins to fill a log in another directory: an empty one, or what an earlier life has left of it. The cleaning
 // of the partition's log is paused.
 func (p *Partition) BeginMove(f *log.Log) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.moving.Lock()
 	defer p.moving.Unlock()
-	switch {
-	case p.role.Load().gone:
+	for {
+		p.mu.Lock()
+		gone, other := p.role.Load().gone, p.future.Load()
+		p.askew.Store(false)
+		from := p.copied()
+		p.mu.Unlock()
+		switch {
+		case gone:
+			return ErrGone
+		case other != nil:
+			return fmt.Errorf("%v is on its way to %s", p, other.Dir())
+		}
+		err := error(nil)
+		if v := f.View(); f.IsCopyOf(p.Log()) || v.LogStart() == v.LogEnd() {
+			err = align(f, from)
+		} else {
+			err = beginFuture(f, from) // what was copied may have been cleaned away since
+		}
+		if err == nil {
+			break
+		}
+		if !p.overtaken(from) {
+			return fmt.Errorf("begin to move %v: %w", p, err) // it may be tried again: f is no copy before it is one
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.role.Load().gone {
 		return ErrGone
-	case p.future != nil:
-		return fmt.Errorf("%v is on its way to %s", p, p.future.Dir())
-	}
-	err := error(nil)
-	if v := f.View(); f.IsCopyOf(p.Log()) || v.LogStart() == v.LogEnd() {
-		err = p.align(f)
-	} else {
-		err = p.beginFuture(f, p.Log().View()) // what was copied may have been cleaned away since
-	}
-	if err != nil {
-		return fmt.Errorf("begin to move %v: %w", p, err) // it may be tried again: f is no copy before it is one
 	}
 	f.CopyOf(p.Log())
 	f.SetConfig(p.Log().Config())
-	p.future, p.askew = f, false
+	p.future.Store(f)
 	return nil
 }
 
-// align cuts off what a future log holds and the log does not, and has it begin where the log does. Both locks are held.
-func (p *Partition) align(f *log.Log) error {
-	l := p.Log().View()
+// align cuts off what a future log holds and the log does not, and has it begin where the log does.
+func align(f *log.Log, from source) error {
+	l := from.view
 	for {
 		v := f.View()
 		end := v.LogEnd()
@@ -125,12 +157,13 @@ func (p *Partition) align(f *log.Log) error {
 	if v := f.View(); v.LogStart() == v.LogEnd() && v.LogStart() == l.LogStart() && v.LogStart() == 0 {
 		return nil
 	}
-	return p.beginFuture(f, l)
+	return beginFuture(f, from)
 }
 
 // beginFuture empties a future log and has it begin where the log does, knowing the producers whose records lie below
-// that. Both locks are held.
-func (p *Partition) beginFuture(f *log.Log, l *log.View) error {
+// that.
+func beginFuture(f *log.Log, from source) error {
+	l := from.view
 	start := l.LogStart()
 	if start < l.LogEnd() {
 		// Batches are copied whole, also one that the log start has cut into.
@@ -147,9 +180,8 @@ func (p *Partition) beginFuture(f *log.Log, l *log.View) error {
 	if err := f.TruncateFully(start); err != nil {
 		return err
 	}
-	entries := p.Log().Producers()
-	below := entries[:0]
-	for _, e := range entries {
+	var below []producer.Entry
+	for _, e := range from.producers {
 		if e.LastOffset < start {
 			below = append(below, e)
 		}
@@ -158,41 +190,21 @@ func (p *Partition) beginFuture(f *log.Log, l *log.View) error {
 	return nil
 }
 
-// realign aligns, under the partition's lock, a future log with a log that was truncated. Where it cannot be, for lack of
-// a descriptor for one, it is before anything is copied to it again: the log is cut all the same.
-func (p *Partition) realign() {
+// endMove gives up, under the partition's lock, what is being filled. It may be written to until nobody holds moving.
+func (p *Partition) endMove() { p.future.Store(nil) }
+
+// awaitFilling returns when what was given up is not written to any more; the partition's lock is not held.
+func (p *Partition) awaitFilling() {
 	p.moving.Lock()
-	defer p.moving.Unlock()
-	if p.future != nil {
-		p.askew = true
-		_ = p.straighten()
-	}
+	defer p.moving.Unlock() // to wait is all that is wanted
 }
 
-// straighten aligns a future log that is askew. Both locks are held.
-func (p *Partition) straighten() error {
-	if !p.askew {
-		return nil
-	}
-	if err := p.align(p.future); err != nil {
-		return fmt.Errorf("truncate what %v is moved to: %w", p, err)
-	}
-	p.askew = false
-	return nil
-}
-
-// endMove gives up, under the partition's lock, what is being filled; its log is the caller's to remove.
-func (p *Partition) endMove() {
-	p.moving.Lock()
-	p.future = nil
-	p.moving.Unlock()
-}
-
-// EndMove gives up the move. That there is none is no error.
+// EndMove gives up the move; the future log is the caller's to remove. That there is none is no error.
 func (p *Partition) EndMove() {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.endMove()
+	p.mu.Unlock()
+	p.awaitFilling()
 }
 
 // Filled is what one step of a move did.
@@ -204,54 +216,62 @@ type Filled struct {
 // Fill copies up to so many bytes to the future log, at least one batch.
 func (p *Partition) Fill(maxBytes int) (Filled, error) {
 	p.moving.Lock()
-	if f := p.future; f != nil && (p.askew || f.View().LogEnd() < p.Log().View().LogStart()) {
-		p.moving.Unlock()
-		if err := p.restart(); err != nil {
-			return Filled{}, err
-		}
-		p.moving.Lock()
-	}
 	defer p.moving.Unlock()
-	return p.fill(maxBytes)
-}
-
-// restart aligns a future log that is askew, or begins it anew: retention, or a deletion, has overtaken it.
-func (p *Partition) restart() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.moving.Lock()
-	defer p.moving.Unlock()
-	if p.future == nil {
-		return ErrNoMove
-	}
-	if p.askew {
-		return p.straighten()
-	}
-	if err := p.beginFuture(p.future, p.Log().View()); err != nil {
-		return fmt.Errorf("move %v: %w", p, err)
-	}
-	return nil
-}
-
-// fill is Fill under moving.
-func (p *Partition) fill(maxBytes int) (Filled, error) {
-	f := p.future
+	f := p.future.Load()
 	if f == nil {
 		return Filled{}, ErrNoMove
 	}
+	if p.askew.Load() || f.View().LogEnd() < p.Log().View().LogStart() {
+		if err := p.restart(f); err != nil {
+			return Filled{}, err
+		}
+	}
+	return p.fill(f, maxBytes)
+}
+
+// restart aligns a future log that is askew, or begins it anew: retention, or a deletion, has overtaken it. moving is held.
+func (p *Partition) restart(f *log.Log) error {
+	p.mu.Lock()
+	askew := p.askew.Swap(false)
+	from := p.copied()
+	p.mu.Unlock()
+	err := error(nil)
+	if askew {
+		err = align(f, from)
+	} else {
+		err = beginFuture(f, from)
+	}
+	if err == nil {
+		return nil
+	}
+	over := p.overtaken(from)
+	if askew {
+		p.askew.Store(true)
+	}
+	if over {
+		return nil // another step begins with what there is then
+	}
+	return fmt.Errorf("align what %v is moved to: %w", p, err)
+}
+
+// fill is Fill of a future log that was in order a moment ago. moving is held.
+func (p *Partition) fill(f *log.Log, maxBytes int) (Filled, error) {
 	v := p.Log().View()
 	done := Filled{}
-	if p.askew {
+	if p.askew.Load() {
 		return done, nil // the log was cut again
 	} else if from := f.View().LogEnd(); from < v.LogStart() {
 		return done, nil // overtaken again
 	} else if from < v.LogEnd() {
 		b, err := batchesFrom(v, from, maxBytes)
-		if err != nil && from < p.Log().View().LogStart() {
+		if newest := p.Log().View(); err != nil && (from < newest.LogStart() || from > newest.LogEnd() || p.askew.Load()) {
 			return done, nil // overtaken while it was read
 		}
 		if err != nil {
 			return done, fmt.Errorf("move %v: %w", p, err)
+		}
+		if p.askew.Load() {
+			return done, nil // what was read may follow a cut that the future log has not seen
 		}
 		if _, err := f.AppendAsFollower(b); err != nil {
 			return done, fmt.Errorf("move %v: %w", p, err)
@@ -269,30 +289,44 @@ func (p *Partition) fill(maxBytes int) (Filled, error) {
 	return done, nil
 }
 
+// Settle makes durable what was copied, so that an exchange, which waits for that with the partition's lock held, has
+// little to wait for.
+func (p *Partition) Settle() error {
+	p.moving.Lock()
+	defer p.moving.Unlock()
+	f := p.future.Load()
+	if f == nil {
+		return ErrNoMove
+	}
+	if err := f.Flush(); err != nil {
+		return fmt.Errorf("move %v: %w", p, err)
+	}
+	return nil
+}
+
 // exchangeMost is how many bytes are copied under the partition's lock.
 const exchangeMost = 1 << 20
 
 // Exchange puts the future log in the place of the log. swap does so on the disk and gives the log that stands there
-// then; nil is not an answer. done is false where too much has come meanwhile: it is to be filled further.
+// then; nil is not an answer. done is false where too much has come meanwhile, or the log was cut: it is to be filled
+// further.
 func (p *Partition) Exchange(swap func() (*log.Log, error)) (done bool, err error) {
+	p.moving.Lock()
+	defer p.moving.Unlock()
 	p.mu.Lock()
 	defer p.unlockAndTell()
 	if p.role.Load().gone {
 		return false, ErrGone
 	}
-	p.moving.Lock()
-	defer p.moving.Unlock()
-	if p.future == nil {
+	f := p.future.Load()
+	if f == nil {
 		return false, ErrNoMove
 	}
-	if err := p.straighten(); err != nil {
-		return false, err
-	}
 	for copied := 0; ; {
-		if p.future.View().LogEnd() < p.Log().View().LogStart() {
+		if p.askew.Load() || f.View().LogEnd() < p.Log().View().LogStart() {
 			return false, nil
 		}
-		step, err := p.fill(exchangeMost)
+		step, err := p.fill(f, exchangeMost)
 		if err != nil {
 			return false, err
 		}
@@ -308,7 +342,7 @@ func (p *Partition) Exchange(swap func() (*log.Log, error)) (done bool, err erro
 		return false, fmt.Errorf("exchange the log of %v: %w", p, err)
 	}
 	p.log.Store(l)
-	p.future = nil
+	p.future.Store(nil)
 	p.wakeAll()
 	return true, nil
 }

@@ -140,7 +140,7 @@ func (m *mover) step() {
 		m.append()
 	case n < 55:
 		if to != "" {
-			f, end := m.p.future, m.p.Log().View().LogStart()
+			f, end := m.p.future.Load(), m.p.Log().View().LogStart()
 			if f.View().LogEnd() < end {
 				m.overtaken++
 			}
@@ -424,7 +424,7 @@ func TestCutWhileMovedWithoutDescriptors(t *testing.T) {
 	if _, err := m.p.Fill(1000); !errors.Is(err, log.ErrNoDescriptor) {
 		t.Errorf("what lacks a descriptor is filled: %v", err)
 	}
-	if done, err := m.p.Exchange(func() (*log.Log, error) { return nil, errors.New("too early") }); done || !errors.Is(err, log.ErrNoDescriptor) {
+	if done, err := m.p.Exchange(func() (*log.Log, error) { return nil, errors.New("too early") }); done || err != nil {
 		t.Errorf("what lacks a descriptor takes the log's place: %v, %v", done, err)
 	}
 	m.fs.Refuse(nil)
@@ -486,5 +486,136 @@ func TestCopyOfWhatWasCleanedSince(t *testing.T) {
 	}
 	if !f.IsCopyOf(l) {
 		t.Error("the copy does not count as one of what was cleaned")
+	}
+}
+
+// within fails a test that waits for what another one was to do, long after it must have been done.
+func within(t *testing.T, what string, done <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-done:
+	case <-time.After(20 * time.Second):
+		t.Fatal("it does not come to this: ", what)
+	}
+}
+
+// TestAHungDestinationHoldsNobodyUp: while what is copied cannot be written, the partition takes other configs, is written
+// to and is cut, and the copy has none of what was cut off when it takes the log's place.
+func TestAHungDestinationHoldsNobodyUp(t *testing.T) {
+	m := newMover(t)
+	for range 6 {
+		appendTo(t, m.p, 1, 1)
+	}
+	f, err := m.s.BeginMove("t", [16]byte{1}, 0, "/b")
+	m.ok(err)
+	m.ok(m.p.BeginMove(f))
+	hangs, on := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	m.fs.Hold(func(op, name string) {
+		if op == "write" && strings.HasPrefix(name, "/b/") {
+			once.Do(func() { close(hangs) })
+			<-on
+		}
+	})
+	filled := make(chan struct{})
+	go func() {
+		defer close(filled)
+		if _, err := m.p.Fill(1000); err != nil {
+			t.Error(err)
+		}
+	}()
+	within(t, "the copy is written to", hangs)
+	lives := make(chan struct{})
+	go func() {
+		defer close(lives)
+		c := defaults()
+		c.RetentionMs = 12345
+		m.p.SetConfig(c)
+		appendTo(t, m.p, 1, 1)
+		m.epoch++
+		m.pepoch++
+		if err := m.p.BecomeFollower(Assignment{LeaderID: 2, LeaderEpoch: m.epoch, PartitionEpoch: m.pepoch}); err != nil {
+			t.Error(err)
+		}
+		if err := m.p.Truncate(m.epoch, 3); err != nil {
+			t.Error(err)
+		}
+		for _, n := range []int{2, 1, 2} { // others, of which one begins where the copy ends
+			b, _ := records(n)
+			at := m.p.Position().Offset
+			batch.Patch(b, at, m.epoch)
+			if err := m.p.Replicate(Copied{LeaderEpoch: m.epoch, From: at, Records: b}); err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+	within(t, "configs, appends and truncations go on", lives)
+	select {
+	case <-filled:
+		t.Error("it was filled")
+	default:
+	}
+	close(on)
+	within(t, "the step ends when the disk goes on", filled)
+	m.fs.Hold(nil)
+	if got := f.Config().RetentionMs; got != 12345 {
+		t.Errorf("the copy's retention.ms is %d", got)
+	}
+	before := m.looks()
+	for done := false; !done; {
+		_, err := m.p.Fill(1000)
+		m.ok(err)
+		done, err = m.p.Exchange(func() (*log.Log, error) {
+			l, _, err := m.s.FinishMove("t", [16]byte{1}, 0)
+			return l, err
+		})
+		m.ok(err)
+	}
+	if after := m.looks(); after != before {
+		t.Errorf("before\n%s\nafter\n%s", before, after)
+	}
+}
+
+// TestACutWhileItIsReadIsNoError: a truncation between the look at the log and the reading of it leaves the move as it is,
+// and the copy is cut, too, and not begun anew.
+func TestACutWhileItIsReadIsNoError(t *testing.T) {
+	for name, reopened := range map[string]bool{"before it is found": true, "after it was found": false} {
+		t.Run(name, func(t *testing.T) {
+			m := newMover(t)
+			for range 6 {
+				appendTo(t, m.p, 1, 1)
+			}
+			if reopened { // so that nothing of the log is in memory
+				m.p.Close()
+				m.ok(m.s.Close(true))
+				m.start()
+			}
+			f, err := m.s.BeginMove("t", [16]byte{1}, 0, "/b")
+			m.ok(err)
+			m.ok(m.p.BeginMove(f))
+			for f.View().LogEnd() < 5 {
+				_, err = m.p.Fill(1)
+				m.ok(err)
+			}
+			m.epoch++
+			m.pepoch++
+			m.ok(m.p.BecomeFollower(Assignment{LeaderID: 2, LeaderEpoch: m.epoch, PartitionEpoch: m.pepoch}))
+			cut := false
+			m.fs.Hold(func(op, name string) {
+				if op == "read" && strings.HasPrefix(name, "/a/") && !cut {
+					cut = true
+					m.ok(m.p.Truncate(m.epoch, 2))
+				}
+			})
+			done, err := m.p.Fill(1000)
+			if err != nil || done.Whole || !cut {
+				t.Errorf("%+v, %v, cut: %v", done, err, cut)
+			}
+			m.fs.Hold(nil)
+			done, err = m.p.Fill(1000)
+			if err != nil || !done.Whole || done.Bytes > 0 || f.View().LogEnd() != 2 {
+				t.Errorf("%+v, %v: the copy ends at %d", done, err, f.View().LogEnd())
+			}
+		})
 	}
 }

@@ -99,7 +99,7 @@ type Partition struct {
 	settings atomic.Pointer[settings]
 	enough   atomic.Bool // the ISR is large enough for acks=all
 
-	mu      sync.Mutex // before moving, before Acks.mu
+	mu      sync.Mutex // after moving, before Acks.mu
 	leader  *replica.Leader
 	pepoch  int32        // partition epoch
 	counted batch.Offset // how much of the log counts as written; see flush.go
@@ -114,9 +114,9 @@ type Partition struct {
 	watchers  []watcher
 	propose   bool // Changed is to be told
 
-	moving sync.Mutex // held while the future log is filled
-	future *log.Log   // that is to take the log's place; nil: none
-	askew  bool       // the future log may hold what was cut off from the log
+	moving sync.Mutex              // held while the future log is filled; see move.go
+	future atomic.Pointer[log.Log] // that is to take the log's place; nil: none. It changes under mu
+	askew  atomic.Bool             // the future log may hold what was cut off from the log
 }
 
 // New makes the partition of a log. It has no leader until BecomeLeader or BecomeFollower.
@@ -278,6 +278,7 @@ func (p *Partition) Close() {
 	p.endMove()
 	p.mu.Unlock()
 	p.flusher.Wait()
+	p.awaitFilling()
 }
 
 // endLeadership fails whoever waits for an append and wakes whoever waits for anything else.

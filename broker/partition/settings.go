@@ -21,11 +21,9 @@ func (p *Partition) SetConfig(c *config.TopicConfig) {
 	p.mu.Lock()
 	defer p.unlockAndTell()
 	p.setConfig(c)
-	p.moving.Lock()
-	if p.future != nil {
-		p.future.SetConfig(p.Log().Config())
+	if f := p.future.Load(); f != nil {
+		f.SetConfig(p.Log().Config())
 	}
-	p.moving.Unlock()
 	if p.leader != nil {
 		p.apply(p.leader.SetMinISR(p.settings.Load().minISR, now))
 	}

@@ -57,6 +57,23 @@ func (f *FS) Slow(by func(name string) time.Duration) {
 	f.slow = by
 }
 
+// Hold calls a function before each opening, reading, writing and syncing of a file, and before each renaming, removal and
+// syncing of a directory: with nothing of the disk held, so that it may block, as a disk that hangs does. Nil: it calls
+// none.
+func (f *FS) Hold(by func(op, name string)) {
+	if by == nil {
+		f.hold.Store(nil)
+		return
+	}
+	f.hold.Store(&by)
+}
+
+func (f *FS) wait(op, name string) {
+	if by := f.hold.Load(); by != nil {
+		(*by)(op, name)
+	}
+}
+
 // Trace begins to write down the changing operations.
 func (f *FS) Trace() {
 	f.mu.Lock()

@@ -33,6 +33,7 @@ func (x *file) usable() error {
 }
 
 func (x *file) ReadAt(p []byte, off int64) (int, error) {
+	x.fs.wait("read", x.name)
 	x.fs.mu.Lock()
 	defer x.fs.mu.Unlock()
 	if err := x.usable(); err != nil {
@@ -50,6 +51,7 @@ func (x *file) ReadAt(p []byte, off int64) (int, error) {
 }
 
 func (x *file) WriteAt(p []byte, off int64) (int, error) {
+	x.fs.wait("write", x.name)
 	x.fs.mu.Lock()
 	defer x.fs.mu.Unlock()
 	if err := x.change(); err != nil {
@@ -123,6 +125,7 @@ func (x *file) Reserve(size int64) error {
 }
 
 func (x *file) Sync() error {
+	x.fs.wait("sync", x.name)
 	x.fs.mu.Lock()
 	defer x.fs.mu.Unlock()
 	if err := x.usable(); err != nil {

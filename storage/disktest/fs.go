@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"millrace/storage/disk"
@@ -41,6 +42,7 @@ type FS struct {
 	refuse  func(op, name string) error
 	deaf    func(op, name string) bool
 	slow    func(name string) time.Duration
+	hold    atomic.Pointer[func(op, name string)]
 
 	tracing bool
 	trace   []string
@@ -143,6 +145,7 @@ func (f *FS) parentOf(op, name string) (*node, string, error) {
 
 // Open implements disk.FS.
 func (f *FS) Open(name string, flag disk.Flag) (disk.File, error) {
+	f.wait("open", name)
 	f.mu.Lock()
 	if by := f.slow; by != nil {
 		f.mu.Unlock()
@@ -182,6 +185,7 @@ func (f *FS) Open(name string, flag disk.Flag) (disk.File, error) {
 
 // Rename implements disk.FS.
 func (f *FS) Rename(from, to string) error {
+	f.wait("rename", from)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	d, base, err := f.parentOf("rename", from)
@@ -235,6 +239,7 @@ func (f *FS) Remove(name string) error {
 
 // RemoveAll implements disk.FS.
 func (f *FS) RemoveAll(name string) error {
+	f.wait("removeall", name)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	d, base, err := f.parentOf("removeall", name)
@@ -334,6 +339,7 @@ func (f *FS) Space(dir string) (total, usable int64, err error) {
 
 // SyncDir implements disk.FS.
 func (f *FS) SyncDir(dir string) error {
+	f.wait("syncdir", dir)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n := f.find(dir)
