@@ -21,6 +21,7 @@ type faultSwitches struct {
 	acceptHoles   bool // recovery goes on behind a hole between segments
 	overwrite     bool // a truncation cuts in place although readers have the bytes
 	mixSwaps      bool // a start completes a replacement of which an unfinished part is there too
+	witnessFirst  bool // a start removes what an unfinished replacement is known by before what that condemns
 	skipSwapSync  bool // a cleaning does not sync the directory
 	skipCleanSync bool // a cleaning does not sync what it has written
 	keepCleaned   bool // a truncation leaves the offset that was cleaned up to

@@ -481,24 +481,40 @@ func (l *Log) reindex(seg *segment, size, now int64) error {
 // file is finished and takes the place of the segment of its base and of those whose offsets it covers, unless an
 // unfinished one lies at or below it, which says that its set of files or of replacements was not complete. Removed files
 // go with them.
+//
+// What an unfinished file condemns is gone for good before that file goes: were this cut short, the next start would take
+// what is left for finished, and an index for that of the segment which still stands there.
 func (l *Log) finishReplacements(list *listing) error {
-	for _, name := range list.leftover {
-		if err := l.removeIfThere(name); err != nil {
+	condemned := func(name string) bool {
+		o, _, ok := parseName(name[:len(name)-len(suffixSwap)])
+		return !ok || (list.cleaned >= 0 && o >= list.cleaned && !faults.mixSwaps)
+	}
+	if faults.witnessFirst {
+		if err := l.removeAll(list.leftover); err != nil {
 			return err
 		}
 	}
-	changed := len(list.leftover) > 0
+	dropped := 0
 	for _, name := range list.swaps {
-		final := name[:len(name)-len(suffixSwap)]
-		o, suffix, ok := parseName(final)
-		if !ok || (list.cleaned >= 0 && o >= list.cleaned && !faults.mixSwaps) {
+		if condemned(name) {
+			dropped++
 			if err := l.removeIfThere(name); err != nil {
 				return err
 			}
-			changed = true
-			continue
 		}
-		if suffix == suffixLog {
+	}
+	if dropped > 0 && len(list.leftover) > 0 {
+		if err := l.fs.SyncDir(l.dir); err != nil {
+			return err
+		}
+	}
+	if err := l.removeAll(list.leftover); err != nil {
+		return err
+	}
+	changed := dropped+len(list.leftover) > 0
+	for _, name := range list.swaps {
+		o, suffix, ok := parseName(name[:len(name)-len(suffixSwap)])
+		if ok && suffix == suffixLog && !condemned(name) {
 			if err := l.removeReplaced(name, o, list); err != nil {
 				return err
 			}
@@ -559,6 +575,15 @@ func (l *Log) removeReplaced(name string, base batch.Offset, list *listing) erro
 			if err := l.removeIfThere(fileName(seg.base, suffix)); err != nil {
 				return err
 			}
+		}
+	}
+	return nil
+}
+
+func (l *Log) removeAll(names []string) error {
+	for _, name := range names {
+		if err := l.removeIfThere(name); err != nil {
+			return err
 		}
 	}
 	return nil
