@@ -15,15 +15,15 @@ import (
 )
 
 // housekeep does what is due from time to time and belongs to no request:
-// retention, forgetting of idle producers, followers that lag, and the checkpoints
-// of the data directories.
+// retention, forgetting of idle producers, and the checkpoints of the data
+// directories.
 func (b *Broker) housekeep(ctx context.Context) {
 	retention := time.NewTimer(b.longMillis("log.initial.task.delay.ms"))
 	defer retention.Stop()
 	producers := time.NewTicker(millis(b.config.Int("producer.id.expiration.check.interval.ms")))
 	defer producers.Stop()
-	expire := time.NewTicker(expireInterval)
-	defer expire.Stop()
+	due := time.NewTicker(houseInterval)
+	defer due.Stop()
 	told := map[string]bool{}
 	b.tellOffline(told) // what the start has met
 	for {
@@ -40,14 +40,28 @@ func (b *Broker) housekeep(ctx context.Context) {
 			}
 		case <-b.lost:
 			b.tellOffline(told)
-		case <-expire.C:
-			for _, p := range b.replicas.all() {
-				p.Expire()
-			}
+		case <-due.C:
 			if err := b.store.Housekeep(b.now()); err != nil {
 				b.refused.Error("housekeeping of the data directories failed", zap.Error(err))
 			}
 			b.telemetry.expire(b.now())
+		}
+	}
+}
+
+// expireFollowers has partitions look at the clock for lagging followers. It waits
+// for no disk: a leader whose housekeeping does still drops them from the ISR.
+func (b *Broker) expireFollowers(ctx context.Context) {
+	due := time.NewTicker(expireInterval)
+	defer due.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-due.C:
+			for _, p := range b.replicas.all() {
+				p.Expire()
+			}
 		}
 	}
 }
@@ -107,6 +121,9 @@ func (b *Broker) tellOffline(told map[string]bool) {
 		b.fail(fmt.Errorf("%w: %s", storage.ErrNoDirectory, strings.Join(why, "; ")))
 	}
 }
+
+// houseInterval is how often it is looked at what is due in the data directories.
+const houseInterval = time.Second
 
 // expireInterval is how often partitions look at the clock for lagging
 // followers.

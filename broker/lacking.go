@@ -2,23 +2,36 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"go.uber.org/zap"
 
+	"millrace/broker/partition"
 	"millrace/controller/image"
+	"millrace/storage/log"
 )
 
 // lacking is the replicas whose log did not open for lack of a file descriptor:
 // a lack that passes, as when connections end. They are offline like any other
-// whose log did not open, but the publisher tries them again, after a pause that
-// doubles while nothing has changed.
+// whose log did not open, but are tried again, after a pause that doubles while
+// nothing has changed: one after another, and beside the publisher, which images do
+// not wait for meanwhile.
 type lacking struct {
 	keys map[replicaKey]bool // under replicas.mu
 	// From here on the publisher's goroutine's own.
-	told  bool          // the log says that there are some
-	pause time.Duration // 0: there are none
-	due   time.Time
+	told    bool          // the log says that there are some
+	pause   time.Duration // 0: there are none
+	due     time.Time
+	opening *opening // nil: nobody is at it
+}
+
+// opening is one log that is being opened beside the publisher.
+type opening struct {
+	key   replicaKey
+	until context.Context // ends with it
+	done  chan struct{}
+	err   error // once it is done
 }
 
 const (
@@ -38,28 +51,34 @@ func (l *lacking) note(b *Broker, topic string, index int32, err error) {
 	}
 }
 
-// openLacking opens the logs that lacked a descriptor, if it is time. It returns
-// a context that ends when it will be time again: ctx itself where nothing is
-// lacking.
+// openLacking has the logs opened that lacked a descriptor, if it is time, and takes
+// up those that are open. It returns a context that ends when it is to be called
+// again: ctx itself where nothing is lacking.
 func (r *replicas) openLacking(ctx context.Context) (until context.Context, stop context.CancelFunc) {
 	l := &r.lacking
 	if l.pause == 0 {
 		return ctx, func() {}
 	}
-	if !r.b.now().Before(l.due) {
-		l.pause = min(2*l.pause, mostPause)
-		if r.tryLacking(r.b.applied()) {
-			l.pause = firstPause
-			r.b.coordinators.imageChanged(r.b.applied(), &image.Delta{})
+	if o := l.opening; o != nil {
+		select {
+		case <-o.done:
+			l.opening = nil
+			r.takeUp(o)
+		default:
+			return o.until, func() {}
 		}
-		l.due = r.b.now().Add(l.pause)
 	}
-	if len(r.lackingKeys()) == 0 {
+	keys := r.lackingKeys()
+	if len(keys) == 0 {
 		r.b.log.Info("no partition's log lacks a file descriptor any more")
 		l.told, l.pause = false, 0
 		return ctx, func() {}
 	}
-	return context.WithTimeout(ctx, max(l.due.Sub(r.b.now()), time.Millisecond))
+	if r.b.now().Before(l.due) {
+		return context.WithTimeout(ctx, max(l.due.Sub(r.b.now()), time.Millisecond))
+	}
+	l.opening = r.beside(ctx, keys[0])
+	return l.opening.until, func() {}
 }
 
 func (r *replicas) lackingKeys() []replicaKey {
@@ -72,20 +91,58 @@ func (r *replicas) lackingKeys() []replicaKey {
 	return list
 }
 
-// tryLacking opens logs that lacked a descriptor until one lacks it still, and
-// says whether it has opened any.
-func (r *replicas) tryLacking(img *image.Image) (some bool) {
-	for _, k := range r.lackingKeys() {
-		t := img.TopicByID(k.topic) // it is there, and the partition here: what an image takes away is lacking no more
-		p := t.Partition(k.index)
-		part := r.open(img, t, p, r.b.topicConfig(img, t.Name))
-		if part == nil {
-			return some
-		}
-		some = true
-		if err := r.b.take(img, part, p); err != nil {
-			r.b.log.Error("a partition does not take its new role", zap.String("topic", t.Name), zap.Int32("partition", p.Index), zap.Error(err))
-		}
+// beside opens a log, so that the store has it ready.
+func (r *replicas) beside(ctx context.Context, k replicaKey) *opening {
+	b := r.b
+	img := b.applied()
+	t := img.TopicByID(k.topic) // it is there, and the partition here: what an image takes away is lacking no more
+	at, c := b.where(img, t.Partition(k.index)), partition.LogConfig(b.topicConfig(img, t.Name))
+	o := &opening{key: k, done: make(chan struct{})}
+	var end context.CancelFunc
+	o.until, end = context.WithCancel(ctx)
+	b.background(func(context.Context) {
+		defer end()
+		defer close(o.done)
+		_, o.err = b.store.LogAt(at, t.Name, t.ID, k.index, c)
+	})
+	return o
+}
+
+// takeUp makes the replica be here whose log was opened beside, or did not open.
+func (r *replicas) takeUp(o *opening) {
+	l := &r.lacking
+	if errors.Is(o.err, log.ErrNoDescriptor) {
+		l.pause = min(2*l.pause, mostPause)
+		l.due = r.b.now().Add(l.pause)
+		return
 	}
-	return some
+	l.pause, l.due = firstPause, time.Time{} // the next one at once
+	if !r.lacks(o.key) {
+		return // it was taken away meanwhile
+	}
+	img := r.b.applied()
+	t := img.TopicByID(o.key.topic)
+	p := t.Partition(o.key.index)
+	part := r.open(img, t, p, r.b.topicConfig(img, t.Name))
+	if part == nil {
+		return
+	}
+	if err := r.b.take(img, part, p); err != nil {
+		r.b.log.Error("a partition does not take its new role", zap.String("topic", t.Name), zap.Int32("partition", p.Index), zap.Error(err))
+	}
+	r.b.coordinators.imageChanged(img, &image.Delta{})
+}
+
+func (r *replicas) lacks(k replicaKey) bool {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.lacking.keys[k]
+}
+
+// letGo waits until none of the replicas is being opened: what is to be deleted, or
+// is to be another topic's, has to be open or not.
+func (l *lacking) letGo(which func(replicaKey) bool) {
+	if l.opening != nil && which(l.opening.key) {
+		<-l.opening.done
+	}
 }

@@ -88,6 +88,7 @@ func start(ctx context.Context, o Options) (b *Broker, err error) {
 	}
 	b.background(b.heartbeats)
 	b.background(b.housekeep)
+	b.background(b.expireFollowers)
 	b.background(b.flushDue)
 	b.background(b.store.Settle)
 	b.startCleaner()

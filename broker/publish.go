@@ -56,8 +56,8 @@ func (p *publisher) next(ctx context.Context, src controller.Source) error {
 	until, stop := p.b.replicas.openLacking(ctx)
 	defer stop()
 	u, err := src.Next(until, p.after)
-	if until != ctx && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-		return nil // logs that did not open are due to be tried again
+	if until != ctx && ctx.Err() == nil && until.Err() != nil && errors.Is(err, until.Err()) {
+		return nil // logs that did not open are due to be tried again, or one has opened since
 	}
 	if err != nil {
 		return err

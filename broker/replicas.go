@@ -136,6 +136,7 @@ func (r *replicas) remove(name string, which func(replicaKey) bool) {
 	for _, p := range gone {
 		p.Close()
 	}
+	r.lacking.letGo(which)
 	for _, index := range files {
 		if err := r.b.store.Delete(name, index); err != nil {
 			r.b.log.Error("a partition that is no longer here leaves its files behind", zap.String("topic", name), zap.Int32("partition", index), zap.Error(err))

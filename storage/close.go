@@ -21,6 +21,7 @@ func (s *Store) Close(clean bool) error {
 	s.closed = true
 	epoch := s.brokerEpoch
 	s.mu.Unlock()
+	s.awaitOpening()
 	all := s.openLogs()
 	var errs []error
 	for _, d := range s.dirs {

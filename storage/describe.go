@@ -88,12 +88,11 @@ func (s *Store) currentOf(k partitionKey, l *log.Log) *log.Log {
 	if e == nil {
 		return nil
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.future == nil || e.future.log != l {
+	x := e.look()
+	if x.future == nil || x.future.log != l {
 		return nil
 	}
-	return e.log
+	return x.log
 }
 
 // StoreLogStarts makes the log starts of some partitions durable now, where the next checkpoint would do so later: what

@@ -10,7 +10,8 @@ import (
 	"millrace/storage/log"
 )
 
-// openLogs lists the open logs, by directory; those on their way to another directory are among those of that.
+// openLogs lists the open logs, by directory; those on their way to another directory are among those of that. It waits for
+// nobody: one that is being opened, or recovered, is not open yet.
 func (s *Store) openLogs() map[*directory]map[partitionKey]*log.Log {
 	s.mu.Lock()
 	entries := maps.Clone(s.logs)
@@ -23,16 +24,28 @@ func (s *Store) openLogs() map[*directory]map[partitionKey]*log.Log {
 			}
 			out[d][k] = l
 		}
-		e.mu.Lock()
-		if e.log != nil {
-			add(e.dir, e.log)
+		x := e.look()
+		if x.log != nil {
+			add(x.dir, x.log)
 		}
-		if e.future != nil {
-			add(e.future.dir, e.future.log)
+		if x.future != nil {
+			add(x.future.dir, x.future.log)
 		}
-		e.mu.Unlock()
 	}
 	return out
+}
+
+// awaitOpening returns when no log is being opened.
+func (s *Store) awaitOpening() {
+	s.mu.Lock()
+	entries := maps.Clone(s.logs)
+	s.mu.Unlock()
+	for _, e := range entries { // any order: all are waited for
+		func() {
+			e.mu.Lock()
+			defer e.mu.Unlock() // to wait is all that is wanted
+		}()
+	}
 }
 
 // Housekeep does what is due and needs no partition's lock: it removes deleted segments and partitions and writes the
@@ -126,7 +139,7 @@ func (s *Store) notOpen(d *directory) map[partitionKey]bool {
 		keep[k] = true
 	}
 	for k, e := range s.logs {
-		if e.dir == d {
+		if e.dir == d || e.coming == d {
 			keep[k] = true // it may just be being opened; if it is open, the log itself says
 		}
 	}

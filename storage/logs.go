@@ -69,6 +69,7 @@ func (s *Store) LogAt(at Where, topic string, id [16]byte, partition int32, c lo
 		return nil, e.failed
 	}
 	e.log = l
+	e.show()
 	return l, nil
 }
 
@@ -294,12 +295,14 @@ func (s *Store) DirectoryOf(topic string, partition int32) [16]byte {
 // after file.delete.delay.ms. A partition that is not here is no error.
 func (s *Store) Delete(topic string, partition int32) error {
 	k := partitionKey{topic: topic, partition: partition}
-	if d, name := s.claimFuture(k); d != nil {
-		s.doomDir(d, name)
-	}
 	s.mu.Lock()
 	e := s.logs[k]
 	if e == nil {
+		s.mu.Unlock()
+		if d, name := s.claimFuture(k); d != nil {
+			s.doomDir(d, name)
+		}
+		s.mu.Lock()
 		for _, d := range s.dirs {
 			if d.found[k] {
 				delete(d.found, k)

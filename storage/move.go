@@ -85,10 +85,8 @@ func (s *Store) PlaceOf(topic string, partition int32) (at, to string) {
 	if e == nil {
 		return "", ""
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.future != nil {
-		return e.dir.absolute(), e.future.dir.absolute()
+	if x := e.look(); x.future != nil {
+		return x.dir.absolute(), x.future.dir.absolute()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,12 +104,10 @@ func (s *Store) FutureOf(topic string, partition int32) [16]byte {
 	if e == nil {
 		return [16]byte{}
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.future == nil {
-		return [16]byte{}
+	if x := e.look(); x.future != nil {
+		return x.future.dir.id
 	}
-	return e.future.dir.id
+	return [16]byte{}
 }
 
 func (s *Store) entryOf(k partitionKey) *entry {
@@ -184,25 +180,36 @@ func (s *Store) ResumeMove(topic string, id [16]byte, partition int32) (*log.Log
 	if e.log == nil || e.future != nil {
 		return nil, nil
 	}
-	d, name := s.claimFuture(k)
+	d, name := s.futureOf(k)
 	if d == nil {
 		return nil, nil
 	}
 	if d != e.dir {
 		l, err := s.openFuture(e, k, id, d, name)
-		if err == nil {
-			return l, nil
-		}
 		if errors.Is(err, log.ErrNoDescriptor) {
-			s.mu.Lock()
-			d.futures[k] = name
-			s.mu.Unlock()
 			return nil, err
+		}
+		if err == nil {
+			s.claimFuture(k)
+			return l, nil
 		}
 		s.logger.Warn("a log that was on its way to another directory does not open: it is removed", zap.String("dir", d.path+"/"+name), zap.Error(err))
 	}
+	s.claimFuture(k)
 	s.doomDir(d, name)
 	return nil, nil
+}
+
+// futureOf is a log that the start found on its way.
+func (s *Store) futureOf(k partitionKey) (*directory, string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, d := range s.dirs {
+		if name := d.futures[k]; name != "" {
+			return d, name
+		}
+	}
+	return nil, ""
 }
 
 // claimFuture takes a log that the start found on its way.
@@ -219,6 +226,13 @@ func (s *Store) claimFuture(k partitionKey) (*directory, string) {
 }
 
 func (s *Store) openFuture(e *entry, k partitionKey, id [16]byte, d *directory, name string) (*log.Log, error) {
+	come := func(to *directory) {
+		s.mu.Lock()
+		e.coming = to
+		s.mu.Unlock()
+	}
+	come(d) // what the checkpoints say of it stays while it is opened
+	defer come(nil)
 	o, err := s.options(d, k, id, e.log.Config(), name)
 	if err != nil {
 		return nil, err
@@ -229,6 +243,7 @@ func (s *Store) openFuture(e *entry, k partitionKey, id [16]byte, d *directory, 
 	}
 	s.report(o.Dir, r)
 	e.future = &future{dir: d, log: l}
+	e.show()
 	s.mu.Lock()
 	d.open++
 	s.mu.Unlock()
@@ -280,6 +295,7 @@ func (s *Store) cancel(e *entry, k partitionKey) error {
 		return nil
 	}
 	e.future = nil
+	e.show()
 	s.mu.Lock()
 	f.dir.open--
 	s.mu.Unlock()
@@ -336,6 +352,7 @@ func (s *Store) FinishMove(topic string, id [16]byte, partition int32) (l *log.L
 	err = insisted(old.MarkDeleted(from.path+"/"+doomedName), func() error { return s.syncNames(from) })
 	if err != nil {
 		e.log, e.future, e.failed = nil, nil, err
+		e.show()
 		return nil, true, fmt.Errorf("take the log %s out of %s: %w", partitionDir(topic, partition), from.path, err)
 	}
 	l, err = s.takePlace(f, k, id, name, old)
@@ -347,6 +364,7 @@ func (s *Store) FinishMove(topic string, id [16]byte, partition int32) (l *log.L
 			}
 		}
 		e.log, e.future, e.failed = nil, nil, err // no mark of a clean stop: the old one was not closed in order
+		e.show()
 		return nil, true, err
 	}
 	s.doom(from, from.path+"/"+doomedName, old.Remove, delay)
@@ -354,6 +372,7 @@ func (s *Store) FinishMove(topic string, id [16]byte, partition int32) (l *log.L
 	e.dir, e.log, e.future = f.dir, l, nil
 	from.open--
 	s.mu.Unlock()
+	e.show()
 	return l, true, s.forget(from, k)
 }
 

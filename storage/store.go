@@ -148,7 +148,8 @@ type directory struct {
 	cordoned bool
 }
 
-// entry is one partition's log. Its lock is held while the log is opened, so that two logs can be recovered at a time.
+// entry is one partition's log. Its lock is held while the log is opened, so that two logs can be recovered at a time, and
+// while one is exchanged for another: who only wants to know what is open looks at shown.
 type entry struct {
 	mu  sync.Mutex
 	dir *directory // changes under Store.mu too
@@ -159,6 +160,28 @@ type entry struct {
 	future *future
 	// fresh: there were no files when the entry was made.
 	fresh bool
+	// coming is the directory of a future log that is being opened. Under Store.mu.
+	coming *directory
+
+	shown atomic.Pointer[shown]
+}
+
+// shown is the open logs of an entry, as they were last.
+type shown struct {
+	dir    *directory
+	log    *log.Log // nil: there is none
+	future *future
+}
+
+// show makes known what is open now.
+func (e *entry) show() { e.shown.Store(&shown{dir: e.dir, log: e.log, future: e.future}) }
+
+// look is what is open; nothing while the first log is being opened.
+func (e *entry) look() shown {
+	if x := e.shown.Load(); x != nil {
+		return *x
+	}
+	return shown{}
 }
 
 // doomed is a directory that waits to be removed.

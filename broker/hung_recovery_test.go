@@ -1,0 +1,156 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"millrace/controller"
+	"millrace/controller/image"
+	"millrace/storage"
+	"millrace/storage/disktest"
+	"millrace/wire/records"
+)
+
+// fed is a controller that gives what a test puts into it.
+type fed chan controller.Update
+
+func (f fed) Next(ctx context.Context, after int64) (controller.Update, error) {
+	select {
+	case u := <-f:
+		return u, nil
+	case <-ctx.Done():
+		return controller.Update{}, ctx.Err()
+	}
+}
+
+// give has the publisher apply records, and waits until it has taken them.
+func (f fed) give(b *Broker, recs ...records.Metadata) {
+	next, delta := b.applied().Apply(b.applied().Offset()+1, recs)
+	f <- controller.Update{Image: next, Delta: delta}
+}
+
+// recovering is a broker that leads "u", with another broker in its ISR, and has begun
+// to recover the log of "t", which lacked a descriptor at first: what it reads of that
+// hangs until on is closed. Its publisher runs, and what it does from time to time.
+func recovering(t *testing.T) (b *Broker, disk *disktest.FS, f fed, on chan struct{}) {
+	t.Helper()
+	first, disk := standing(t)
+	see(first, registered(1, 10, first.incarnation), topicOf("t", someTopic), partitionOf(someTopic, 1, 1, 1, []int32{1}, 1))
+	for range 3 {
+		appendOne(t, first.replicas.get(someTopic, 0))
+	}
+	disk.Kill()
+	o := Options{Config: first.config, FS: disk}
+	b = newBroker(o)
+	if err := b.openStore(o); err != nil {
+		t.Fatal(err)
+	}
+	b.publisher.current.Store(image.New())
+	lack(disk)
+	see(b, registered(1, 20, b.incarnation), registered(2, 21, [16]byte{2}), topicOf("t", someTopic), partitionOf(someTopic, 1, 2, 2, []int32{1}, 1))
+	disk.Refuse(nil)
+	see(b, topicOf("u", otherTopic), partitionOf(otherTopic, 1, 1, 1, []int32{1, 2}, 1, 2))
+	appendOne(t, b.replicas.get(otherTopic, 0))
+
+	on = make(chan struct{})
+	hangs := false
+	disk.Hold(func(op, name string) {
+		if op == "read" && strings.HasPrefix(name, "/data/t-0/") {
+			hangs = true
+			<-on
+		}
+	})
+	f = make(fed)
+	b.background(func(ctx context.Context) { b.publisher.run(ctx, f) })
+	b.background(b.expireFollowers)
+	b.background(b.housekeep)
+	time.Sleep(5 * time.Second)
+	synctest.Wait()
+	if !hangs || len(b.replicas.lackingKeys()) != 1 {
+		t.Fatalf("nothing is recovered: %v", b.replicas.offline)
+	}
+	return b, disk, f, on
+}
+
+var otherTopic = [16]byte{4, 5, 6}
+
+// A recovery whose disk hangs holds up nothing but its own log.
+func TestAHungRecoveryHoldsNobodyUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, disk, f, on := recovering(t)
+		if err := b.store.Housekeep(b.now()); err != nil {
+			t.Error(err)
+		}
+		if use := b.store.Describe(func(storage.Name) bool { return true }); len(use[0].Logs) != 1 {
+			t.Errorf("described: %+v", use)
+		}
+		if err := b.store.FlushDue(t.Context(), b.now()); err != nil {
+			t.Error(err)
+		}
+		third := [16]byte{7, 8, 9}
+		f.give(b, topicOf("w", third), partitionOf(third, 1, 0, 0, []int32{1}, 1))
+		synctest.Wait()
+		if b.replicas.get(third, 0) == nil || b.applied().TopicByName("w") == nil {
+			t.Error("a new image is not applied")
+		}
+		// Nor does a checkpoint that hangs, too, keep a lagging follower in the ISR.
+		disk.Hold(func(op, name string) {
+			if strings.HasPrefix(name, "/data/t-0/") || strings.Contains(name, "checkpoint") {
+				<-on
+			}
+		})
+		appendOne(t, b.replicas.get(otherTopic, 0))
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if ask, ok := b.replicas.get(otherTopic, 0).Proposal(); !ok || len(ask.ISR) != 1 {
+			t.Errorf("of the ISR of a partition whose follower lags it is asked %+v (%v)", ask, ok)
+		}
+		close(on)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		p := b.replicas.get(someTopic, 0)
+		if p == nil {
+			t.Fatalf("the log that was recovered is offline: %v", b.replicas.offline)
+		}
+		if leading, _, _ := p.Leading(); !leading || p.Log().View().LogEnd() != 3 {
+			t.Errorf("it leads %v, with %d records", leading, p.Log().View().LogEnd())
+		}
+		disk.Hold(nil)
+		b.stop(errTestOver)
+	})
+}
+
+// A topic that is deleted while the log of a replica is recovered goes when that is
+// open, with its files, and leaves its name to another.
+func TestAReplicaIsDeletedWhileItIsRecovered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, disk, f, on := recovering(t)
+		remove := records.NewRemoveTopicRecord()
+		remove.TopicId = someTopic
+		f.give(b, remove)
+		time.Sleep(time.Minute)
+		close(on)
+		synctest.Wait()
+		disk.Hold(nil)
+		if _, err := disk.Stat("/data/t-0"); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("its directory: %v", err)
+		}
+		third := [16]byte{7, 8, 9}
+		f.give(b, topicOf("t", third), partitionOf(third, 1, 0, 0, []int32{1}, 1))
+		synctest.Wait()
+		p := b.replicas.get(third, 0)
+		if p == nil || p.Log().TopicID() != third || p.Log().View().LogEnd() != 0 {
+			t.Errorf("the next topic of its name: %v", b.replicas.offline)
+		}
+		if n := len(b.replicas.lackingKeys()); n != 0 {
+			t.Errorf("%d are lacking", n)
+		}
+		time.Sleep(time.Minute)
+		b.stop(errTestOver)
+	})
+}
