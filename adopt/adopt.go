@@ -3,7 +3,7 @@
 // offsets among them. It reads Kafka's directories and writes others.
 //
 // It is not a broker and talks to none. What cannot be taken over it tells, and takes over nothing half: it ends with an
-// error before a directory is marked as the node's.
+// error before a directory is marked as the node's, and until then no broker starts there.
 //
 // It promises that Kafka's directories stay as they were, and that what a start on the new ones finds is what Kafka's
 // next start would have found: after a stop that was not in order the logs are recovered here as they are there.
@@ -12,9 +12,7 @@ package adopt
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -31,7 +29,6 @@ import (
 	"millrace/storage/batch"
 	"millrace/storage/disk"
 	"millrace/storage/log"
-	"millrace/storage/producer"
 )
 
 // Options say what is taken over, and whereto.
@@ -41,9 +38,14 @@ type Options struct {
 	Metadata string
 	To       []string // as many as From: what lies in one of them goes to one of these
 	// Abort ends open transactions with ABORT markers.
-	Abort  bool
-	Logger *zap.Logger
-	Now    func() time.Time
+	Abort bool
+	// WithoutMissing leaves out the data directories that Kafka had and that are not among From, and what lies in them.
+	WithoutMissing bool
+	Logger         *zap.Logger
+	Now            func() time.Time
+
+	// create makes a file that is written; nil: the operating system does. Tests have it fail.
+	create func(path string) (*os.File, error)
 }
 
 // Report is what was taken over, and what was not.
@@ -55,15 +57,6 @@ type Report struct {
 	Records      int64 // offsets between the logs' starts and ends
 	Open         []Transaction
 	Left         []string // what was not taken over, a sentence each
-}
-
-// Transaction is one that was open.
-type Transaction struct {
-	Topic      string
-	Partition  int32
-	ProducerID batch.ProducerID
-	First      batch.Offset
-	Aborted    bool
 }
 
 // ErrNotEmpty says that a directory that is to be written is not empty.
@@ -87,9 +80,14 @@ func Run(o Options) (*Report, error) {
 		return nil, fmt.Errorf("%d directories are to become %d: name one for each", len(o.From), len(o.To))
 	}
 	a := &adoption{o: o, report: &Report{Clean: true}}
-	for _, step := range []func() error{a.look, a.read, a.plan, a.copy, a.found, a.open} {
+	for _, step := range []func() error{a.look, a.read, a.plan} {
 		if err := step(); err != nil {
 			return nil, err
+		}
+	}
+	for _, step := range []func() error{a.begin, a.copy, a.open, a.found} {
+		if err := step(); err != nil {
+			return nil, fmt.Errorf("%w; remove what is in %s before the next try", err, strings.Join(o.To, ", "))
 		}
 	}
 	return a.report, nil
@@ -104,15 +102,6 @@ type adoption struct {
 	meta   *metadata
 	logs   []partition
 }
-
-// partition is one that is taken over.
-type partition struct {
-	topic *image.Topic
-	p     *image.Partition
-	dir   int // index; -1: it has no files
-}
-
-func (p *partition) name() string { return fmt.Sprintf("%s-%d", p.topic.Name, p.p.Index) }
 
 // look looks whose the directories are, and that no broker runs on them.
 func (a *adoption) look() error {
@@ -141,7 +130,10 @@ func (a *adoption) look() error {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		if len(names) > 0 {
+		switch {
+		case slices.ContainsFunc(names, func(n fs.DirEntry) bool { return n.Name() == storage.UnfinishedFile }):
+			return fmt.Errorf("%s %w: %w", dir, ErrNotEmpty, storage.ErrUnfinished)
+		case len(names) > 0:
 			return fmt.Errorf("%s %w", dir, ErrNotEmpty)
 		}
 	}
@@ -190,15 +182,22 @@ func unused(dir string) error {
 func (a *adoption) read() error {
 	at := a.o.Metadata
 	for _, dir := range a.o.From {
-		if _, err := os.Stat(filepath.Join(dir, metadataDir)); err == nil && at == "" {
-			at = dir
+		if _, err := os.Stat(filepath.Join(dir, metadataDir)); err != nil || samePlace(dir, at) {
+			continue
 		}
+		if at != "" {
+			return fmt.Errorf("%s and %s both hold %s: move away the one that is not this node's", at, dir, metadataDir)
+		}
+		at = dir
 	}
 	if at == "" {
 		return fmt.Errorf("none of %s holds %s: name Kafka's metadata.log.dir", strings.Join(a.o.From, ", "), metadataDir)
 	}
+	if id := storage.Inspect(nil, at).Identity; id.ClusterID != "" && (id.ClusterID != a.from[0].ClusterID || id.NodeID != a.from[0].NodeID) {
+		return fmt.Errorf("%s is of node %d of cluster %s, and %s of node %d of cluster %s", at, id.NodeID, id.ClusterID, a.o.From[0], a.from[0].NodeID, a.from[0].ClusterID)
+	}
 	node := image.Node{ID: a.from[0].NodeID, Directory: a.from[0].Directory}
-	m, err := readMetadata(disk.OS{}, filepath.Join(at, metadataDir), a.from[0].ClusterID, node)
+	m, err := readMetadata(disk.OS{}, filepath.Join(at, metadataDir), a.report.Clean, a.from[0].ClusterID, node)
 	if err != nil {
 		return err
 	}
@@ -206,131 +205,17 @@ func (a *adoption) read() error {
 	return nil
 }
 
-// plan finds the files of each partition and tells of what is not taken over.
-func (a *adoption) plan() error {
-	there := map[string]int{}
-	for i, dir := range a.o.From {
-		names, err := os.ReadDir(dir)
-		if err != nil {
-			return err
-		}
-		for _, n := range names {
-			if !n.IsDir() || n.Name() == metadataDir {
-				continue
-			}
-			if j, twice := there[n.Name()]; twice {
-				return fmt.Errorf("%s is in %s and in %s", n.Name(), a.o.From[j], dir)
-			}
-			there[n.Name()] = i
-		}
-	}
-	for t := range a.meta.img.Topics() {
-		a.report.Topics++
-		for _, p := range t.Partitions {
-			if len(p.Replicas) != 1 || p.Replicas[0] != a.report.NodeID {
-				return fmt.Errorf("partition %d of topic %s has the replicas %v: only a node that is a whole cluster can be taken over", p.Index, t.Name, p.Replicas)
-			}
-			one := partition{topic: t, p: p, dir: -1}
-			if i, ok := there[one.name()]; ok {
-				id, err := log.ReadTopicID(disk.OS{}, filepath.Join(a.o.From[i], one.name()))
-				if err != nil {
-					return err
-				}
-				if id == t.ID {
-					one.dir = i
-					delete(there, one.name())
-				} else {
-					a.left("%s is of another topic of that name", filepath.Join(a.o.From[i], one.name()))
-				}
-			}
-			a.logs = append(a.logs, one)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(there)) {
-		a.left("%s belongs to no partition", filepath.Join(a.o.From[there[name]], name))
-	}
-	a.report.Left = append(a.report.Left, a.meta.texts...)
-	for _, kind := range slices.Sorted(maps.Keys(a.meta.left)) {
-		a.left("metadata: %d %s", a.meta.left[kind], kind)
-	}
-	return nil
-}
-
-func (a *adoption) left(format string, args ...any) {
-	a.report.Left = append(a.report.Left, fmt.Sprintf(format, args...))
-}
-
-// checkpoints are the files of a data directory that are taken over as they are.
-var checkpoints = []string{"recovery-point-offset-checkpoint", "log-start-offset-checkpoint", "replication-offset-checkpoint", "cleaner-offset-checkpoint", ".kafka_cleanshutdown"}
-
-// copy copies the files. Indexes of a log that was not closed are made anew: Kafka's are as large as they may become.
-func (a *adoption) copy() error {
-	for i, dir := range a.o.From {
-		if err := os.MkdirAll(a.o.To[i], 0o755); err != nil {
-			return err
-		}
-		for _, name := range checkpoints {
-			if err := copyFile(filepath.Join(dir, name), filepath.Join(a.o.To[i], name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return err
-			}
-		}
-	}
-	for _, p := range a.logs {
-		if p.dir < 0 {
-			continue
-		}
-		from, to := filepath.Join(a.o.From[p.dir], p.name()), filepath.Join(a.o.To[p.dir], p.name())
-		if err := os.Mkdir(to, 0o755); err != nil {
-			return err
-		}
-		names, err := os.ReadDir(from)
-		if err != nil {
-			return err
-		}
-		for _, n := range names {
-			if n.IsDir() || strings.HasSuffix(n.Name(), ".deleted") || !a.clean[p.dir] && (strings.HasSuffix(n.Name(), ".index") || strings.HasSuffix(n.Name(), ".timeindex")) {
-				continue
-			}
-			if err := copyFile(filepath.Join(from, n.Name()), filepath.Join(to, n.Name())); err != nil {
-				return err
-			}
-		}
-		// A log that was closed in order is opened without a write: nobody else makes its names durable.
-		if err := (disk.OS{}).SyncDir(to); err != nil {
-			return fmt.Errorf("sync %s: %w", to, err)
-		}
-	}
-	for _, dir := range a.o.To {
-		if err := (disk.OS{}).SyncDir(dir); err != nil {
-			return fmt.Errorf("sync %s: %w", dir, err)
-		}
-	}
-	return nil
-}
-
-// copyFile copies a file, durably.
-func copyFile(from, to string) (err error) {
-	in, err := os.Open(from)
+func samePlace(a, b string) bool {
+	x, err := os.Stat(a)
 	if err != nil {
-		return err
+		return false
 	}
-	defer in.Close()
-	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if closed := out.Close(); err == nil {
-			err = closed
-		}
-	}()
-	if _, err = io.Copy(out, in); err != nil {
-		return fmt.Errorf("copy %s: %w", from, err)
-	}
-	return out.Sync()
+	y, err := os.Stat(b)
+	return err == nil && os.SameFile(x, y)
 }
 
-// found writes the metadata, and marks the directories as the node's last of all.
+// found writes the metadata, and marks the directories as the node's last of all: a broker that is started on less would found
+// an empty cluster there, or recover what is here as if it had written it itself.
 func (a *adoption) found() error {
 	rl, err := raftlog.Open(filepath.Join(a.o.To[0], metadataDir)) // where a broker looks that is told nothing else
 	if err != nil {
@@ -344,15 +229,17 @@ func (a *adoption) found() error {
 			return err
 		}
 	}
+	for _, dir := range a.o.To {
+		if err := storage.MarkFinished(nil, dir); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
-// unread are topics of coordinators that are not built.
-var unread = []string{"__share_group_state", "__transaction_state"}
-
 // open opens every log, which recovers those that were not closed, and ends open transactions if that is asked for.
 func (a *adoption) open() (err error) {
-	s, err := storage.Open(storage.StoreOptions{Dirs: a.o.To, NodeID: a.report.NodeID, Now: a.o.Now, Logger: a.o.Logger, Holes: true})
+	s, err := storage.Open(storage.StoreOptions{Dirs: a.o.To, NodeID: a.report.NodeID, Now: a.o.Now, Logger: a.o.Logger, Holes: true, Unfinished: true})
 	if err != nil {
 		return err
 	}
@@ -362,8 +249,13 @@ func (a *adoption) open() (err error) {
 			err = errors.Join(err, s.Close(false))
 		}
 	}()
+	decided, err := a.decided(s)
+	if err != nil {
+		return err
+	}
 	groups, copied := groups{keys: map[string]string{}}, map[string]int64{}
-	for _, p := range a.logs {
+	for i := range a.logs {
+		p := &a.logs[i]
 		if p.dir < 0 {
 			continue
 		}
@@ -378,20 +270,12 @@ func (a *adoption) open() (err error) {
 			copied[p.topic.Name] += int64(v.LogEnd() - v.LogStart())
 		}
 		if p.topic.Name == offsetsTopic {
-			if err := groups.read(l); err != nil {
+			if err := eachRecord(l, groups.note, func(o batch.Offset) { groups.unread(p.name(), o) }); err != nil {
 				a.left("groups: %s cannot be read: %v", p.name(), err)
 			}
 		}
-		for _, e := range l.Producers() {
-			if e.TxnFirstOffset < 0 {
-				continue
-			}
-			if a.o.Abort {
-				if err := a.abort(l, p.p.LeaderEpoch, e); err != nil {
-					return fmt.Errorf("abort a transaction of %s: %w", p.name(), err)
-				}
-			}
-			a.report.Open = append(a.report.Open, Transaction{Topic: p.topic.Name, Partition: p.p.Index, ProducerID: e.ProducerID, First: e.TxnFirstOffset, Aborted: a.o.Abort})
+		if err := a.end(l, p, decided); err != nil {
+			return err
 		}
 		// A single replica has committed all it has.
 		l.SetHighWatermark(l.View().LogEnd())
@@ -408,21 +292,4 @@ func (a *adoption) open() (err error) {
 	}
 	closed = true
 	return s.Close(true)
-}
-
-// abort ends a producer's transaction in one partition.
-func (a *adoption) abort(l *log.Log, epoch int32, e producer.Entry) error {
-	if err := l.AssignEpoch(max(batch.LeaderEpoch(epoch), l.LatestEpoch())); err != nil {
-		return err
-	}
-	now := a.o.Now().UnixMilli()
-	k, v := batch.Marker{Type: batch.Abort, CoordinatorEpoch: max(e.CoordinatorEpoch, 0)}.KeyAndValue()
-	u := batch.NewBuilder(batch.BuilderOptions{Producer: true, ProducerID: e.ProducerID, ProducerEpoch: e.Epoch, BaseSequence: -1, Transactional: true, Control: true})
-	u.Add(now, k, v)
-	h, err := batch.ParseHeader(u.Bytes())
-	if err != nil {
-		return err
-	}
-	_, err = l.AppendWith(u.Bytes(), h, now, producer.Rules{Origin: producer.Coordinator})
-	return err
 }

@@ -2,15 +2,12 @@ package adopt
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
 
 	"millrace/storage/batch"
-	"millrace/storage/log"
 )
 
 const offsetsTopic = "__consumer_offsets"
@@ -34,7 +31,7 @@ type groups struct {
 	keys map[string]string // key to what kind of group, and which; "" where nobody can read it
 }
 
-// note takes a record: a later one of the same key counts.
+// note takes a record: a later one of the same key counts. Those of transactions are offsets only.
 func (g *groups) note(r batch.Record) {
 	if len(r.Key) < 2 {
 		return
@@ -79,51 +76,7 @@ func (g *groups) tell(a *adoption) {
 	}
 }
 
-// maxGroupRecord is the longest record that a group is looked for in: a coordinator loads none that is longer.
-const maxGroupRecord = 128 << 20
-
-// read goes through the records of a log. Those of transactions are offsets only, so that none of them counts here.
-func (g *groups) read(l *log.Log) error {
-	v := l.View()
-	for at, end := v.LogStart(), v.LogEnd(); at < end; {
-		s, err := v.Read(at, end, 1<<20, true)
-		if err != nil {
-			return err
-		}
-		b := make([]byte, s.Len())
-		_, err = s.ReadAt(b, 0)
-		s.Release()
-		if err != nil && !errors.Is(err, io.EOF) {
-			return err
-		}
-		was := at
-		for len(b) >= batch.HeaderSize {
-			h, err := batch.ParseHeader(b)
-			if err != nil {
-				return err
-			}
-			if h.Size() > len(b) {
-				break
-			}
-			one := b[:h.Size()]
-			at, b = h.NextOffset(), b[h.Size():]
-			if h.Attributes.Control() {
-				continue
-			}
-			for r, err := range batch.Records(one, maxGroupRecord) {
-				if long := (*batch.LongError)(nil); errors.As(err, &long) {
-					g.keys[fmt.Sprintf("offset %d of %s", r.Offset, l.Dir())] = ""
-					continue
-				}
-				if err != nil {
-					return err
-				}
-				g.note(r)
-			}
-		}
-		if at == was {
-			return fmt.Errorf("no whole batch at offset %d of %d", at, end)
-		}
-	}
-	return nil
+// unread takes note of a record that is longer than any that is read.
+func (g *groups) unread(name string, at batch.Offset) {
+	g.keys[fmt.Sprintf("offset %d of %s", at, name)] = ""
 }

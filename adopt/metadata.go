@@ -2,6 +2,7 @@ package adopt
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"math"
@@ -25,8 +26,8 @@ type metadata struct {
 }
 
 // readMetadata reads the newest snapshot of a metadata directory and the log behind it. A log that a crash has cut short
-// ends at its last whole batch: on a single node what is in the log is committed.
-func readMetadata(fsys disk.FS, dir string, clusterID string, node image.Node) (*metadata, error) {
+// ends at its last whole batch: on a single node what is in the log is committed. clean says that there was no crash.
+func readMetadata(fsys disk.FS, dir string, clean bool, clusterID string, node image.Node) (*metadata, error) {
 	names, err := fsys.ReadDir(dir)
 	if err != nil {
 		return nil, fmt.Errorf("list %s: %w", dir, err)
@@ -48,14 +49,17 @@ func readMetadata(fsys disk.FS, dir string, clusterID string, node image.Node) (
 	}
 	slices.Sort(segments)
 	m := &metadata{left: map[string]int{}}
-	r := reader{m: m}
+	r := reader{m: m, clean: clean, end: -1}
 	if from > 0 {
 		// The one of offset 0 is what the first leader has copied into the log.
 		if err := r.file(fsys, dir+"/"+snapshot, false); err != nil {
 			return nil, err
 		}
+		if !r.footed {
+			return nil, fmt.Errorf("%s does not end as a snapshot does: part of it is missing", dir+"/"+snapshot)
+		}
 	}
-	r.from, r.next = from, from
+	r.from, r.next, r.end = from, from, -1
 	for i, name := range segments {
 		if err := r.file(fsys, dir+"/"+name, i == len(segments)-1); err != nil {
 			return nil, err
@@ -70,8 +74,11 @@ func readMetadata(fsys disk.FS, dir string, clusterID string, node image.Node) (
 // reader collects the records of batches; those between a begin and an end of a transaction only with the end.
 type reader struct {
 	m       *metadata
+	clean   bool  // Kafka had stopped in order
 	from    int64 // what lies below is in the snapshot
 	next    int64 // the offset that is expected
+	end     int64 // where the batch before ends, which of a log may lie below next; -1: there is none
+	footed  bool  // the last batch was a snapshot's footer
 	all     []records.Metadata
 	pending []records.Metadata
 	open    bool
@@ -85,29 +92,26 @@ func (r *reader) file(fsys disk.FS, path string, last bool) error {
 		return fmt.Errorf("read %s: %w", path, err)
 	}
 	for at := 0; at < len(b); {
-		h, err := batch.ParseHeader(b[at:])
-		if err == nil && h.Size() > len(b)-at {
-			err = batch.ErrShort
-		}
-		if err == nil {
-			err = batch.CheckCRC(b[at : at+h.Size()])
+		h, err := wholeBatch(b[at:])
+		if err != nil && last {
+			return r.torn(path, b, at, err)
 		}
 		if err != nil {
-			if last {
-				if len(bytes.Trim(b[at:], "\x00")) > 0 {
-					r.m.texts = append(r.m.texts, fmt.Sprintf("%d bytes at the end of %s, which are no whole batch", len(b)-at, path))
-				}
-				return nil
-			}
-			return fmt.Errorf("%s at %d: %w", path, at, err)
+			return fmt.Errorf("%s at %d, offset %d: %w", path, at, r.next, err)
 		}
 		if int64(h.BaseOffset) > r.next {
 			// A snapshot is written before what it covers is removed: what is missing has been lost.
 			return fmt.Errorf("%s at %d: begins at offset %d, and what comes from offset %d on is nowhere", path, at, h.BaseOffset, r.next)
 		}
+		if r.end >= 0 && int64(h.BaseOffset) != r.end {
+			// No checksum covers a batch's offset. Were it taken for one below the snapshot, it would be left out.
+			return fmt.Errorf("%s at %d: begins at offset %d, and the batch before it ends at offset %d", path, at, h.BaseOffset, r.end)
+		}
 		one := b[at : at+h.Size()]
 		at += h.Size()
-		r.next = max(r.next, int64(h.NextOffset()))
+		r.end = int64(h.NextOffset())
+		r.next = max(r.next, r.end)
+		r.footed = h.Attributes.Control() && isFooter(one)
 		if h.Attributes.Control() || int64(h.LastOffset()) < r.from {
 			continue
 		}
@@ -127,6 +131,61 @@ func (r *reader) file(fsys disk.FS, path string, last bool) error {
 		}
 	}
 	return nil
+}
+
+// wholeBatch is the header of the batch at the start of some bytes, if all of it is there and as it was written.
+func wholeBatch(b []byte) (batch.Header, error) {
+	h, err := batch.ParseHeader(b)
+	if err == nil && h.Size() > len(b) {
+		err = batch.ErrShort
+	}
+	if err == nil {
+		err = batch.CheckCRC(b[:h.Size()])
+	}
+	return h, err
+}
+
+// torn takes what stands at the end of the log and is no whole batch for a write that a crash has cut short, where it can be
+// one: there was a crash, and nothing was written behind it. Else it is damage, and whatever came behind it was committed.
+func (r *reader) torn(path string, b []byte, at int, why error) error {
+	damaged := func(how string) error {
+		return fmt.Errorf("%s at %d, offset %d: %w; %s: it was damaged later, and what it held, and all that came behind it, would be missing", path, at, r.next, why, how)
+	}
+	if r.clean {
+		return damaged("Kafka had stopped in order, which leaves no batch half written")
+	}
+	if i, h, ok := r.behind(b, at); ok {
+		return damaged(fmt.Sprintf("a whole batch follows at %d, of offset %d, so that this is no write that a crash has cut short", i, h.BaseOffset))
+	}
+	if len(bytes.Trim(b[at:], "\x00")) > 0 {
+		r.m.texts = append(r.m.texts, fmt.Sprintf("%d bytes at the end of %s, from offset %d on, which are no whole batch", len(b)-at, path, r.next))
+	}
+	return nil
+}
+
+// behind finds the first whole batch behind a place at which there is none. The length of what stands there may be what is
+// wrong, so that it can begin at any byte. That its offset can be that of a batch there keeps most checksums from being
+// computed.
+func (r *reader) behind(b []byte, at int) (int, batch.Header, bool) {
+	for i := at + 1; i+batch.HeaderSize <= len(b); i++ {
+		if o := int64(binary.BigEndian.Uint64(b[i:])); o < r.next || o-r.next > int64(i-at) {
+			continue
+		}
+		if h, err := wholeBatch(b[i:]); err == nil {
+			return i, h, true
+		}
+	}
+	return 0, batch.Header{}, false
+}
+
+// snapshotFooter is the type of the control record that ends a snapshot (KIP-630).
+const snapshotFooter = 4
+
+func isFooter(b []byte) bool {
+	for rec, err := range batch.Records(b, maxFile) {
+		return err == nil && len(rec.Key) >= 4 && binary.BigEndian.Uint16(rec.Key[2:]) == snapshotFooter
+	}
+	return false
 }
 
 func (r *reader) add(v records.Metadata) {

@@ -58,6 +58,36 @@ func Format(fsys disk.FS, dir string, id Identity, now time.Time) error {
 	return nil
 }
 
+// UnfinishedFile marks a directory that a take-over is writing: what is in it is no node's data yet.
+const UnfinishedFile = "import-unfinished"
+
+// ErrUnfinished says that a take-over of a directory did not come to its end.
+var ErrUnfinished = errors.New("an import into it has not come to its end: remove what is in it, and import again")
+
+// MarkUnfinished makes a directory, and has no broker start on it until MarkFinished. It is durable when this returns.
+func MarkUnfinished(fsys disk.FS, dir string) error {
+	fsys = orOS(fsys)
+	if err := makeDir(fsys, dir); err != nil {
+		return fmt.Errorf("make %s: %w", dir, err)
+	}
+	if err := disk.Replace(fsys, dir, UnfinishedFile, nil); err != nil {
+		return fmt.Errorf("writing %s/%s: %w", dir, UnfinishedFile, err)
+	}
+	return nil
+}
+
+// MarkFinished ends what MarkUnfinished began.
+func MarkFinished(fsys disk.FS, dir string) error {
+	fsys = orOS(fsys)
+	if err := fsys.Remove(dir + "/" + UnfinishedFile); err != nil {
+		return fmt.Errorf("removing %s/%s: %w", dir, UnfinishedFile, err)
+	}
+	if err := fsys.SyncDir(dir); err != nil {
+		return fmt.Errorf("sync %s: %w", dir, err)
+	}
+	return nil
+}
+
 // RandomID is a random uuid in Kafka's text form, as cluster ids and directory ids have it.
 func RandomID() string { return encodeUUID(newUUID()) }
 

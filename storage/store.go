@@ -67,6 +67,8 @@ type StoreOptions struct {
 	// Holes says that what lies in the directories may have been cleaned by a broker that does not note first what it has
 	// flushed; see log.Options.
 	Holes bool
+	// Unfinished lets directories be opened that are marked as unfinished: by who is about to finish them.
+	Unfinished bool
 	// Failed is called when a data directory is given up; it must not block. Nil: nobody is told.
 	Failed func()
 
@@ -94,6 +96,7 @@ type Store struct {
 	flushed  func(time.Duration)
 	failed   func()
 	holes    bool
+	half     bool
 	every    [kinds]time.Duration // by checkpoint kind
 
 	scanned atomic.Int64 // bytes of segments that opening logs has read
@@ -197,7 +200,7 @@ type doomed struct {
 // it is an error if none is left.
 func Open(o StoreOptions) (*Store, error) {
 	s := &Store{
-		fs: o.FS, now: o.Now, logger: o.Logger, nodeID: o.NodeID, expireMs: o.ProducerExpireMs, flushed: o.Flushed, failed: o.Failed, holes: o.Holes,
+		fs: o.FS, now: o.Now, logger: o.Logger, nodeID: o.NodeID, expireMs: o.ProducerExpireMs, flushed: o.Flushed, failed: o.Failed, holes: o.Holes, half: o.Unfinished,
 		every: [kinds]time.Duration{o.RecoveryPointEvery, o.LogStartEvery, o.HighWatermarkEvery, time.Minute},
 		logs:  map[partitionKey]*entry{}, preferred: map[partitionKey]*directory{},
 		previousEpoch: -1, brokerEpoch: -1,
@@ -246,7 +249,7 @@ func (s *Store) open(paths []string) error {
 		d := &directory{path: path, health: &log.Directory{Told: s.failed}, found: map[partitionKey]bool{}, futures: map[partitionKey]string{}}
 		s.dirs = append(s.dirs, d)
 		err := s.openDir(d)
-		if errors.Is(err, ErrLocked) || errors.Is(err, ErrIdentity) || errors.Is(err, ErrMeta) {
+		if errors.Is(err, ErrLocked) || errors.Is(err, ErrIdentity) || errors.Is(err, ErrMeta) || errors.Is(err, ErrUnfinished) {
 			return err
 		}
 		if err != nil {
@@ -370,6 +373,9 @@ func (s *Store) openDir(d *directory) error {
 	if err != nil {
 		return fmt.Errorf("list %s: %w", d.path, err)
 	}
+	if !s.half && slices.ContainsFunc(names, func(n disk.Entry) bool { return n.Name == UnfinishedFile }) {
+		return fmt.Errorf("%s: %w", d.path, ErrUnfinished)
+	}
 	var foreign []string // what is no broker's
 	for _, n := range names {
 		if m.directory == ([16]byte{}) && n.Name != lockFile && n.Name != metaFile {
@@ -415,7 +421,7 @@ func (s *Store) openDir(d *directory) error {
 func ownFile(name string) bool {
 	name = strings.TrimSuffix(name, ".tmp")
 	switch name {
-	case lockFile, metaFile, cleanFile, "cleaner-offset-checkpoint", "bootstrap.checkpoint", "lost+found":
+	case lockFile, metaFile, cleanFile, UnfinishedFile, "cleaner-offset-checkpoint", "bootstrap.checkpoint", "lost+found":
 		return true
 	}
 	return slices.Contains(checkpointFiles[:], name)
