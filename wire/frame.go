@@ -43,6 +43,8 @@ type frameReader struct {
 	max      int // longest frame
 	poison   bool
 	progress func(n int) // called whenever bytes arrived
+	// try reads what has come, and returns 0 and no error where nothing has; nil: src can only be waited for.
+	try func(p []byte) (int, error)
 	// waiting says how much can be read at once; nil: src does not tell.
 	waiting func() int
 	// grow is asked before a large frame takes more memory, and told when it takes
@@ -191,7 +193,7 @@ func (f *frameReader) shrink() {
 // filled notes that the last read into ahead has filled it, or has not.
 func (f *frameReader) filled(full bool) {
 	if full {
-		f.class = min(f.ahead.class+1, aheadClasses-1)
+		f.class = max(f.class, min(f.ahead.class+1, aheadClasses-1))
 	}
 }
 
@@ -220,11 +222,9 @@ func (f *frameReader) fill(need int) error {
 			f.r = 0
 		}
 	}
-	free := f.ahead.b[f.w:]
-	n, err := f.src.Read(free)
+	n, err := f.readAhead(need)
 	f.w += n
 	f.peak = max(f.peak, f.w)
-	f.filled(n == len(free))
 	if n > 0 {
 		f.progress(n)
 		return nil
@@ -233,6 +233,25 @@ func (f *frameReader) fill(need int) error {
 		err = io.ErrNoProgress
 	}
 	return err
+}
+
+// readAhead reads once behind what is unread. Where that has to be waited for, no more is
+// held meanwhile than need takes: a peer may take its time with the rest of a frame.
+func (f *frameReader) readAhead(need int) (n int, err error) {
+	free := f.ahead.b[f.w:]
+	if f.try != nil {
+		if n, err = f.try(free); n == 0 && err == nil {
+			if class := classFor(need); class >= 0 && class < f.ahead.class {
+				f.moveAhead(class)
+				free = f.ahead.b[f.w:]
+			}
+		}
+	}
+	if n == 0 && err == nil {
+		n, err = f.src.Read(free)
+	}
+	f.filled(n == len(free))
+	return n, err
 }
 
 func (f *frameReader) moveAhead(class int8) {

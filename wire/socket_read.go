@@ -19,6 +19,7 @@ type socketReader struct {
 	step func(fd uintptr) bool
 	look func(fd uintptr) // made when it is first wanted
 
+	now   bool   // what has not come yet is not waited for
 	p     []byte // where to; nil: into a buffer of the class
 	class int8
 	buf   *buffer
@@ -68,6 +69,13 @@ func (r *socketReader) Read(p []byte) (int, error) {
 	return r.n, err
 }
 
+// try reads what has come; 0 and no error: nothing has.
+func (r *socketReader) try(p []byte) (int, error) {
+	r.now = true
+	defer func() { r.now = false }()
+	return r.Read(p)
+}
+
 // waiting is how much can be read at once.
 func (r *socketReader) waiting() int {
 	if r.look == nil {
@@ -101,7 +109,7 @@ func (r *socketReader) run(fd uintptr) bool {
 		case nil:
 			r.err = io.EOF
 		case syscall.EAGAIN:
-			return false
+			return r.now
 		default:
 			r.err = os.NewSyscallError("read", err)
 		}
