@@ -162,10 +162,12 @@ const (
 // of them. So that several which are half read do not wait for one another for
 // ever, one at a time may go beyond the budget (ahead). decoded is charged, once
 // a frame is read, what the request stands for when it is decoded and answered.
-// Who holds some of that never waits for the others.
+// Who holds some of that never waits for the others. One that is heavy and waits for
+// something else goes on holding it, but not for long while others wait for it.
 type budgets struct {
 	main, small, decoded budget
 	ahead                atomic.Bool
+	hurrying             evictor
 }
 
 func (b *budgets) init(size int64) {

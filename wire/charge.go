@@ -1,8 +1,11 @@
 package wire
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
+	"time"
 )
 
 // charge is what a request has been charged for.
@@ -58,6 +61,7 @@ func (c *connection) grow(n int) error {
 		c.frame.end() // not the peer's time
 		got, err = c.wait(c.budget, int64(n)-c.charged, func() error {
 			c.server.evictSenders()
+			c.server.hurryHolders(c.listener.budgets)
 			if c.charged > 0 && c.listener.budgets.ahead.CompareAndSwap(false, true) {
 				return errAhead
 			}
@@ -111,7 +115,11 @@ func (c *connection) weigh(frame []byte) error {
 	}
 	got, ok := b.tryAcquire(n)
 	if !ok {
-		if got, err = c.wait(b, n, nil); err != nil {
+		got, err = c.wait(b, n, func() error {
+			c.server.hurryHolders(c.listener.budgets)
+			return nil
+		})
+		if err != nil {
 			return err
 		}
 	}
@@ -145,6 +153,61 @@ func (c *connection) lend() {
 	c.leaveGate()
 	if c.weighed <= heavyRequest {
 		c.giveBack()
+		return
+	}
+	if h := c.holds.Load(); h != nil {
+		h.since.CompareAndSwap(0, max(c.server.clock(), 1))
+	}
+}
+
+// holdTime is how long a heavy request may wait while others wait for what it was
+// charged. It is longer than the waits that clients ask for; but one may also ask
+// for weeks.
+const holdTime = 30 * time.Second
+
+// holding is a heavy request that is being handled.
+type holding struct {
+	since atomic.Int64            // since when it waits, of server.clock; 0: it does not
+	end   context.CancelCauseFunc // has it answer
+}
+
+// errHurried is the cause of a cancelled handler context when the request has
+// waited for long and others need what it holds.
+var errHurried = errors.New("others need the memory that the request takes")
+
+// answerable is the context that a request is handled with; done ends it.
+func (c *connection) answerable() (ctx context.Context, done func()) {
+	if c.weighed <= heavyRequest {
+		return c.handling, func() {}
+	}
+	ctx, cancel := context.WithCancelCause(c.handling)
+	c.holds.Store(&holding{end: cancel})
+	return ctx, func() {
+		c.holds.Store(nil)
+		cancel(nil)
+	}
+}
+
+// hurryHolders has heavy requests that have waited for long answer with what they
+// have. Those who wait for a budget of theirs call it.
+func (s *Server) hurryHolders(b *budgets) {
+	now := s.clock()
+	if !b.hurrying.due(now) {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	// any order: each is told by itself, and that does not wait.
+	for c := range s.conns {
+		h := c.holds.Load()
+		if h == nil || c.listener.budgets != b {
+			continue
+		}
+		since := h.since.Load()
+		if since != 0 && time.Duration(now-since) >= holdTime && h.since.CompareAndSwap(since, 0) {
+			s.logLimited("a request that waits is answered early: others need the memory that it takes", c.field())
+			h.end(errHurried)
+		}
 	}
 }
 

@@ -65,9 +65,10 @@ type connection struct {
 	arrived  *together // Produces that were read; nil: none
 
 	// Of both, for those who evict:
-	frame  pace         // of a charged frame
-	taking pace         // of what is owed
-	owed   atomic.Int64 // bytes of replies in memory, being written
+	frame  pace                    // of a charged frame
+	taking pace                    // of what is owed
+	owed   atomic.Int64            // bytes of replies in memory, being written
+	holds  atomic.Pointer[holding] // of the current request; nil: it is not heavy
 
 	mu       sync.Mutex
 	changed  sync.Cond
@@ -291,7 +292,9 @@ func (c *connection) run(r *Request, t *timing) Reply {
 	if t.received != 0 {
 		t.started = c.server.clock()
 	}
-	reply := c.server.options.Handler.Handle(c.handling, r)
+	ctx, done := c.answerable()
+	reply := c.server.options.Handler.Handle(ctx, r)
+	done()
 	c.endWait()
 	c.ran(r, &reply, t)
 	return reply

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // Peers that announce large requests and do not send them hold the budget for a
@@ -373,4 +375,62 @@ func TestSendersAreMeasuredWhole(t *testing.T) {
 	if n := <-done; n > 0 {
 		t.Errorf("taken for a slow sender %d times", n)
 	}
+}
+
+// A heavy request that waits keeps what it was charged as long as nobody needs it,
+// and not for long when somebody does; then it is answered, and its connection goes
+// on. One that takes little memory, or that has just begun to wait, is let alone.
+func TestHeavyRequestsDoNotWaitForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		logger, logs := observed()
+		w := newWorld(t, ServerOptions{Budget: 24 << 20, Logger: logger, Handler: fake{handle: func(ctx context.Context, r *Request) Reply {
+			if r.Version == 0 {
+				return answer("at once")
+			}
+			r.Waiting()
+			<-ctx.Done()
+			return answer("waited")
+		}}})
+		defer w.close()
+		metadata := func(topics int, version int16, id int32) []byte {
+			req := kmsg.NewPtrMetadataRequest()
+			req.Topics = make([]kmsg.MetadataRequestTopic, topics)
+			req.SetVersion(version)
+			return frame(3, version, id, string(req.AppendTo(nil)))
+		}
+		light, waits := w.dial(), w.dial()
+		defer light.nc.Close()
+		defer waits.nc.Close()
+		const heavy = 100_000
+		light.send(metadata(1, 1, 1))
+		waits.send(metadata(heavy, 1, 2))
+		time.Sleep(24 * time.Hour)
+		if n := w.server.Stats().BudgetInUse; n < 12<<20 || logs.Len() != 0 {
+			t.Fatalf("%d bytes of budget are held, logged %v", n, logs.All())
+		}
+		other := w.dial()
+		defer other.nc.Close()
+		begun := time.Now()
+		other.nc.SetReadDeadline(begun.Add(10 * time.Minute))
+		other.send(metadata(heavy, 0, 3))
+		other.expect(3, "at once")
+		if took := time.Since(begun); took > time.Second {
+			t.Errorf("beside one that has waited for long: served after %v", took)
+		}
+		waits.expect(2, "waited")
+		waits.send(metadata(heavy, 1, 4))
+		synctest.Wait()
+		begun = time.Now()
+		other.nc.SetReadDeadline(begun.Add(10 * time.Minute))
+		other.send(metadata(heavy, 0, 5))
+		other.expect(5, "at once")
+		if took := time.Since(begun); took < holdTime || took > holdTime+time.Second {
+			t.Errorf("beside one that has just begun to wait: served after %v", took)
+		}
+		waits.expect(4, "waited")
+		light.silent(time.Second)
+		if logs.Len() != 2 {
+			t.Errorf("logged %v", logs.All())
+		}
+	})
 }

@@ -108,8 +108,9 @@ type Handler interface {
 	Serves(listener string, key, version int16) bool
 	// Handle answers a request that is no Produce. It runs on the connection's own goroutine and
 	// may block; before it waits for anything but a lock or a disk it calls
-	// Request.Waiting. The context is cancelled when the connection is closed
-	// and when the server drains: then it answers with what it has.
+	// Request.Waiting. The context is cancelled when the connection is closed,
+	// when the server drains, and when a request that takes much memory has waited
+	// long and others wait for that: then it answers with what it has.
 	Handle(ctx context.Context, r *Request) Reply
 	// HandleTogether answers Produces that have come together on one connection, one at least, where Handle answers
 	// one: replies, of which there are as many as requests, are the zero Reply before. It says how many it
