@@ -188,8 +188,8 @@ func (c *connection) answerable() (ctx context.Context, done func()) {
 	}
 }
 
-// hurryHolders has heavy requests that have waited for long answer with what they
-// have. Those who wait for a budget of theirs call it.
+// hurryHolders has heavy requests that have waited for long, or whose peer sends no
+// more, answer with what they have. Those who wait for a budget of theirs call it.
 func (s *Server) hurryHolders(b *budgets) {
 	now := s.clock()
 	if !b.hurrying.due(now) {
@@ -204,7 +204,14 @@ func (s *Server) hurryHolders(b *budgets) {
 			continue
 		}
 		since := h.since.Load()
-		if since != 0 && time.Duration(now-since) >= holdTime && h.since.CompareAndSwap(since, 0) {
+		if since == 0 {
+			continue
+		}
+		long := time.Duration(now-since) >= holdTime
+		if !long {
+			long, _ = peerOf(c.nc) // it may not be there any more
+		}
+		if long && h.since.CompareAndSwap(since, 0) {
 			s.logLimited("a request that waits is answered early: others need the memory that it takes", c.field())
 			h.end(errHurried)
 		}

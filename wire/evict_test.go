@@ -428,8 +428,18 @@ func TestHeavyRequestsDoNotWaitForEver(t *testing.T) {
 			t.Errorf("beside one that has just begun to wait: served after %v", took)
 		}
 		waits.expect(4, "waited")
+		waits.send(metadata(heavy, 1, 6))
+		synctest.Wait()
+		waits.nc.Close()
+		time.Sleep(2 * time.Second) // lines of the log are limited
+		begun = time.Now()
+		other.send(metadata(heavy, 0, 7))
+		other.expect(7, "at once")
+		if took := time.Since(begun); took > time.Second {
+			t.Errorf("beside one that is gone: served after %v", took)
+		}
 		light.silent(time.Second)
-		if logs.Len() != 2 {
+		if logs.Len() != 3 {
 			t.Errorf("logged %v", logs.All())
 		}
 	})

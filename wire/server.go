@@ -35,7 +35,8 @@ type ServerOptions struct {
 	Budget int64
 	// IdleTimeout is connections.max.idle.ms; 0 means Kafka's ten minutes, a
 	// negative value none. A peer that has sent part of a frame, or that does not
-	// read its replies, is idle as well; one that waits for an answer is not.
+	// read its replies, is idle as well; one that waits for an answer is not, as
+	// long as it may be there.
 	IdleTimeout time.Duration
 	Limits      Limits
 	// ReservedListeners are those between brokers and of controllers. They do not
@@ -315,11 +316,13 @@ func addrPort(a net.Addr) netip.AddrPort {
 	return netip.AddrPort{}
 }
 
-// sweep closes idle connections.
+// sweep closes idle connections, and those whose peer is gone while its request
+// waits: nobody reads from these, and the wait may be one of weeks.
 func (s *Server) sweep() {
 	defer s.running.Done()
 	idle := s.options.IdleTimeout
-	t := time.NewTicker(max(idle/16, 10*time.Millisecond))
+	pause := max(idle/16, 10*time.Millisecond)
+	t := time.NewTicker(pause)
 	defer t.Stop()
 	for {
 		select {
@@ -327,11 +330,15 @@ func (s *Server) sweep() {
 		case <-s.stopped:
 			return
 		}
-		limit := s.clock() - int64(idle)
-		var expired []*connection
+		now := s.clock()
+		var expired, waiting []*connection
 		s.mu.Lock()
 		for c := range s.conns {
-			if c.lastActive.Load() < limit && c.waits.Load() == 0 && !c.ended() {
+			switch silent := time.Duration(now - c.lastActive.Load()); {
+			case c.ended() || silent < pause:
+			case c.waits.Load() > 0:
+				waiting = append(waiting, c)
+			case silent > idle:
 				expired = append(expired, c)
 				c.listener.idle++
 			}
@@ -340,6 +347,13 @@ func (s *Server) sweep() {
 		for _, c := range expired {
 			s.log.Debug("closing an idle connection", c.field())
 			c.shut(errIdle)
+		}
+		for _, c := range waiting {
+			// One that has ended may still take its answer, but not be waited for longer than others.
+			if ended, gone := peerOf(c.nc); gone || ended && time.Duration(now-c.lastActive.Load()) > idle {
+				s.log.Debug("closing a connection: its peer is gone", c.field())
+				c.shut(ErrClosed)
+			}
 		}
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"millrace/wire/wiretest"
 )
 
 func echo() fake {
@@ -182,6 +184,65 @@ func TestIdle(t *testing.T) {
 		for _, p := range []*peer{long, pending, busy} {
 			p.nc.Close()
 		}
+	})
+}
+
+// A peer that goes while its request waits is not kept for as long as that waits:
+// no longer than a moment if it is known to be gone, no longer than an idle one if it
+// has only ended what it sends. Until then it gets its answer, and one that is there
+// for however long.
+func TestPeersThatAreGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const idle = 10 * time.Minute
+		w := newWorld(t, ServerOptions{IdleTimeout: idle, Handler: fake{handle: func(ctx context.Context, r *Request) Reply {
+			if string(r.Body) == "pending" {
+				l := newLater()
+				context.AfterFunc(r.Conn.Context(), func() { l.become(answer("never")) })
+				return Reply{Pending: l}
+			}
+			wait := time.NewTimer(1000 * time.Hour)
+			if string(r.Body) == "soon" {
+				wait.Reset(idle / 2)
+			}
+			r.Waiting()
+			select {
+			case <-wait.C:
+			case <-ctx.Done():
+			}
+			return answer("ok")
+		}}})
+		defer w.close()
+		left := func(when string, want int) {
+			t.Helper()
+			if n := w.server.Stats().Connections["PLAINTEXT"]; n != want {
+				t.Errorf("%s: %d connections, want %d", when, n, want)
+			}
+		}
+		stays, closed, half, pending := w.dial(), w.dial(), w.dial(), w.dial()
+		reset := w.dialTo("elsewhere", "broker:9092")
+		stays.other(1, "long")
+		closed.other(1, "long")
+		reset.other(1, "long")
+		half.other(1, "soon")
+		pending.produce(1, "pending")
+		synctest.Wait()
+		closed.nc.Close()
+		pending.nc.Close()
+		half.nc.(*wiretest.Conn).CloseWrite()
+		w.net.Reset("elsewhere", "broker")
+		left("at first", 5)
+		time.Sleep(idle / 8)
+		left("after a moment", 4)
+		half.expect(1, "ok")
+		half.nc.Close()
+		time.Sleep(idle/2 - idle/8)
+		left("before the idle time-out", 3)
+		time.Sleep(idle / 4)
+		left("after it", 1)
+		time.Sleep(100 * idle)
+		left("long after it", 1)
+		stays.nc.Close()
+		reset.nc.Close()
 	})
 }
 

@@ -418,6 +418,10 @@ func (c *Conn) CloseWrite() error {
 	return nil
 }
 
+// Peer says whether the other end sends no more, as far as this one could know, and
+// whether the connection was reset.
+func (c *Conn) Peer() (ended, gone bool) { return c.in.state() }
+
 func (c *Conn) LocalAddr() net.Addr  { return c.local }
 func (c *Conn) RemoteAddr() net.Addr { return c.remote }
 

@@ -187,6 +187,14 @@ func (p *pipe) write(b []byte) (int, error) {
 	}
 }
 
+// state says whether the writer's end has arrived, read or not, and whether the pipe
+// is broken.
+func (p *pipe) state() (ended, broken bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.broken || p.writeClosed && !p.cut && !time.Now().Before(p.finAt), p.broken
+}
+
 // closeWrite ends the stream, after what was written.
 func (p *pipe) closeWrite(gone bool) {
 	p.mu.Lock()
