@@ -157,8 +157,8 @@ func (w *cleanWorld) checkRecords(there map[batch.Offset]batch.Record) error {
 	return nil
 }
 
-// checkCommitted reads as a read_committed consumer does, and wants all records of transactions that were committed and
-// none of others.
+// checkCommitted reads as a read_committed consumer does, and wants all batches of transactions that were committed and
+// none of others. That goes for those without records, too: a recovery reads there what their producers did.
 func (w *cleanWorld) checkCommitted(v *View, batches []readBatch) error {
 	list, err := v.Aborted(w.start, v.LastStable())
 	if err != nil {
@@ -166,11 +166,9 @@ func (w *cleanWorld) checkCommitted(v *View, batches []readBatch) error {
 	}
 	slices.SortStableFunc(list, func(a, b AbortedTxn) int { return int(a.FirstOffset - b.FirstOffset) })
 	aborted := map[batch.ProducerID]bool{}
-	bad := map[batch.Offset]bool{}
+	bad := map[batch.Offset]bool{} // by the last offset of a batch, which stays although its records go
 	for _, b := range w.batches {
-		for _, r := range b.records {
-			bad[r.r.Offset] = w.isAborted(b)
-		}
+		bad[b.h.LastOffset()] = w.isAborted(b)
 	}
 	for _, b := range batches {
 		if b.h.LastOffset() >= v.LastStable() {
@@ -185,10 +183,8 @@ func (w *cleanWorld) checkCommitted(v *View, batches []readBatch) error {
 			continue
 		}
 		hidden := b.h.Attributes.Transactional() && aborted[b.h.ProducerID]
-		for _, r := range b.records {
-			if !b.h.Attributes.Control() && hidden != bad[r.Offset] {
-				return differ("record %d (aborted: %v) is hidden from a read_committed consumer: %v", r.Offset, bad[r.Offset], hidden)
-			}
+		if last := b.h.LastOffset(); !b.h.Attributes.Control() && hidden != bad[last] {
+			return differ("the batch that ends at %d (aborted: %v), with %d records, is hidden from a read_committed consumer: %v", last, bad[last], len(b.records), hidden)
 		}
 	}
 	return nil

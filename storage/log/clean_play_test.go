@@ -177,6 +177,13 @@ func (w *cleanWorld) checkpoint(draw) error {
 	return nil
 }
 
+// checkpointBeside is world.checkpointBeside.
+func (w *cleanWorld) checkpointBeside() {
+	if w.log.View().HasFiles() {
+		w.point = max(w.point, w.log.RecoveryPoint())
+	}
+}
+
 func (w *cleanWorld) timePasses(d draw) error {
 	w.clock += int64(d(3000, "ms"))
 	return w.log.RemoveDeleted(time.UnixMilli(w.clock))

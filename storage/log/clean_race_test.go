@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"millrace/storage/batch"
 	"millrace/storage/compact"
@@ -14,13 +15,22 @@ import (
 // TestCleanBesideOthers appends, reads, cleans, truncates and moves the log start at the same time. A record says which
 // key it has and the how many-th of it it is: a reader never sees an older one of a key behind a newer one, and after a
 // last cleaning the newest of each key is there and alone.
+//
+// With the policy compact,delete retention takes old segments away, too, beside a cleaning that may be at them. What is left
+// of a key is then its newest record, unless that went with its segment.
 func TestCleanBesideOthers(t *testing.T) {
-	x := newLaundry(t, Config{SegmentBytes: 700, DeleteRetentionMs: 1})
+	for name, deletes := range map[string]bool{"compact": false, "compact,delete": true} {
+		t.Run(name, func(t *testing.T) { cleanBesideOthers(t, deletes) })
+	}
+}
+
+func cleanBesideOthers(t *testing.T, deletes bool) {
+	x := newLaundry(t, Config{SegmentBytes: 700, DeleteRetentionMs: 1, Delete: deletes})
 	l := x.log
 	var mu sync.Mutex // the partition's
 	exclusive := func(f func() error) error { mu.Lock(); defer mu.Unlock(); return f() }
 	const keys, appends = 7, 1500
-	newest := [keys]int{}
+	newest := [keys]batch.Offset{} // of each key
 	var done atomic.Bool
 	var wg sync.WaitGroup
 	put := func(i int) error {
@@ -33,9 +43,9 @@ func TestCleanBesideOthers(t *testing.T) {
 		b := u.Bytes()
 		h, _ := batch.ParseHeader(b)
 		return exclusive(func() error {
-			_, err := l.Append(b, h, int64(1_000_000+i))
+			a, err := l.Append(b, h, int64(1_000_000+i))
 			l.SetHighWatermark(l.View().LogEnd())
-			newest[k] = i
+			newest[k] = a.Base
 			return err
 		})
 	}
@@ -47,6 +57,21 @@ func TestCleanBesideOthers(t *testing.T) {
 		default:
 		}
 	}
+	var cleanings, overtaken atomic.Int64
+	removed := 0
+	// retain applies retention: by size, and now and then to all there is, so that it finds something whatever was cleaned.
+	retain := func(all bool) error {
+		return exclusive(func() error {
+			c := l.Config()
+			if c.RetentionBytes = 1000; all {
+				c.RetentionBytes = 0
+			}
+			l.SetConfig(c)
+			reasons, err := l.Retain(time.UnixMilli(2_000_000))
+			removed += len(reasons)
+			return err
+		})
+	}
 	clean := func() error {
 		if err := l.Flush(); err != nil {
 			return err
@@ -56,7 +81,9 @@ func TestCleanBesideOthers(t *testing.T) {
 			return err
 		}
 		_, err = l.Clean(CleanOptions{Range: r, Now: 2_000_000, Keys: compact.NewKeys(1<<20, 0.9), Buffer: 300, Exclusive: exclusive})
+		cleanings.Add(1)
 		if errors.Is(err, ErrOvertaken) {
+			overtaken.Add(1)
 			return nil
 		}
 		return err
@@ -129,6 +156,11 @@ func TestCleanBesideOthers(t *testing.T) {
 		if err := put(i + 1); err != nil {
 			fail(err)
 		}
+		if deletes && i%40 == 20 {
+			if err := retain(i%200 == 100); err != nil {
+				fail(err)
+			}
+		}
 		if i%200 == 150 {
 			if err := exclusive(func() error { return l.SetLogStart(l.View().LogStart() + 5) }); err != nil {
 				fail(err)
@@ -137,8 +169,10 @@ func TestCleanBesideOthers(t *testing.T) {
 		if i%400 == 399 {
 			// What is cut off is appended again, so that the newest of each key stays the last.
 			if err := exclusive(func() error {
-				end := l.View().LogEnd()
-				return l.Truncate(end - 1)
+				if v := l.View(); v.LogEnd() > v.LogStart() {
+					return l.Truncate(v.LogEnd() - 1)
+				}
+				return nil
 			}); err != nil {
 				fail(err)
 			}
@@ -185,12 +219,21 @@ func TestCleanBesideOthers(t *testing.T) {
 			at, b = h.NextOffset(), b[h.Size():]
 		}
 	}
-	if len(there) != keys {
-		t.Errorf("%d keys are left of %d", len(there), keys)
-	}
-	for k, n := range there {
-		if n != 1 {
-			t.Errorf("key %s is there %d times", k, n)
+	for k, o := range newest {
+		key, want := string(rune('a'+k)), 1
+		if o < v.LogStart() || o >= l.CleanedTo() {
+			want = there[key] // it went with its segment, or is not to be cleaned yet
 		}
+		if want > 1 || there[key] != want {
+			t.Errorf("key %s, of which the newest record is %d, is there %d times", key, o, there[key])
+		}
+		delete(there, key)
+	}
+	if len(there) > 0 {
+		t.Errorf("others are there, too: %v", there)
+	}
+	t.Logf("%d cleanings, %d of them overtaken; %d segments removed", cleanings.Load(), overtaken.Load(), removed)
+	if cleanings.Load() == 0 || deletes && removed < 20 {
+		t.Errorf("%d cleanings, %d segments removed: too little happened", cleanings.Load(), removed)
 	}
 }

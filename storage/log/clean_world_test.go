@@ -347,6 +347,14 @@ func (w *cleanWorld) loseSnapshots() error {
 	return w.fs.SyncDir(worldDir)
 }
 
+// sum adds what happened to a world to what happened to others.
+func (w *cleanWorld) sum(to map[string]int) {
+	for k, n := range w.counts {
+		to[k] += n
+	}
+	outcomes(w.fs, to)
+}
+
 // live does steps, with a crash now and then, at any operation of the disk, and checks after each.
 func (w *cleanWorld) live(d draw, steps int, kind uint64) error {
 	for range steps {
@@ -374,6 +382,9 @@ func (w *cleanWorld) live(d draw, steps int, kind uint64) error {
 				flushed = max(flushed, now)
 			}
 			w.counts["crash"]++
+			if w.counts["crash"]%2 == 0 {
+				w.checkpointBeside()
+			}
 			w.log.Abandon()
 			w.crash(kind + uint64(w.counts["crash"]))
 			if !w.cuts && (kind+uint64(w.counts["crash"]))%5 == 0 {

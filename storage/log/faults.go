@@ -11,6 +11,7 @@ type faultSwitches struct {
 	skipEpochs    bool // a flush does not write the leader epochs
 	keepNewer     bool // recovery keeps snapshots that are newer than the log
 	keepIndexes   bool // recovery goes on with the indexes it finds
+	indexFirst    bool // a flush syncs the indexes, and the recovery point passes them, before the segment is synced
 	pointAhead    bool // the recovery point is where the log ends, flushed or not
 	pointPasses   bool // the recovery point is where a segment begins although the indexes of the one before were not synced
 	rolledAhead   bool // a flush of the rolled segments counts for the active one as well

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestPlantedFaults breaks the log, or the disk under it, one way at a time and wants the model to notice each.
+// TestPlantedFaults breaks the log, or the disk under it, one way at a time and wants the worlds that TestSeeds plays, or the
+// lives that a test of their own does, to notice each.
 func TestPlantedFaults(t *testing.T) {
 	deaf := func(op string) func(*world) {
 		return func(w *world) {
@@ -17,15 +18,16 @@ func TestPlantedFaults(t *testing.T) {
 		plant func()
 		disk  func(*world)
 		life  func(*world, uint64) error // nil: random ones
+		seeds uint64                     // of it, as many as its own test plays
 	}{
 		{name: "truncation leaves the tail", plant: func() { faults.keepTail = true }},
-		{name: "truncation leaves snapshots", plant: func() { faults.keepSnapshots = true }, life: staleSnapshot},
+		{name: "truncation leaves snapshots", plant: func() { faults.keepSnapshots = true }, life: staleSnapshot, seeds: 1},
 		{name: "truncation overwrites what readers have", plant: func() { faults.overwrite = true }},
 		{name: "flush does not sync", plant: func() { faults.skipSync = true }},
 		{name: "flush does not sync the directory", plant: func() { faults.skipDirSync = true }},
 		{name: "flush does not write the epochs", plant: func() { faults.skipEpochs = true }},
-		{name: "recovery keeps snapshots newer than the log", plant: func() { faults.keepNewer = true }, life: lostTails},
-		{name: "indexes are written before the log", plant: func() { faults.keepIndexes = true }},
+		{name: "recovery keeps snapshots newer than the log", plant: func() { faults.keepNewer = true }, life: lostTails, seeds: lostTailsSeeds},
+		{name: "recovery trusts the indexes it finds", plant: func() { faults.keepIndexes = true }},
 		{name: "recovery point ahead of the log", plant: func() { faults.pointAhead = true }},
 		{name: "a recovery point passes indexes that were not synced", plant: func() { faults.pointPasses = true }},
 		{name: "what was rolled counts for all when it is flushed", plant: func() { faults.rolledAhead = true }},
@@ -41,7 +43,11 @@ func TestPlantedFaults(t *testing.T) {
 				f.plant()
 			}
 			defer func() { faults = faultSwitches{} }()
-			for seed := range uint64(600) {
+			seeds := f.seeds
+			if f.life == nil {
+				seeds = worldSeeds
+			}
+			for seed := range seeds {
 				w := newWorld()
 				if f.disk != nil {
 					f.disk(w)
@@ -126,8 +132,11 @@ func lostTails(w *world, seed uint64) error {
 	return w.check()
 }
 
+// lostTailsSeeds is how many such lives TestLostTails plays.
+const lostTailsSeeds = 20
+
 func TestLostTails(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range uint64(lostTailsSeeds) {
 		w := newWorld()
 		if err := w.begin(); err != nil {
 			t.Fatal(err)

@@ -97,6 +97,14 @@ func (l *Log) flushView(v *View, what scope) error {
 	if v.closed {
 		return ErrClosed
 	}
+	if faults.indexFirst {
+		for _, seg := range v.segs {
+			if err := l.syncIndexes(seg); err != nil {
+				return l.fail("flush", err)
+			}
+		}
+		l.raiseFlushed(v, what)
+	}
 	if err := l.syncView(v, what); err != nil {
 		return l.fail("flush", err)
 	}
@@ -283,12 +291,20 @@ func (l *Log) syncSegment(seg *segment, indexes bool) error {
 	if err := l.syncSnapshot(seg); err != nil || !indexes {
 		return err
 	}
+	if err := l.syncIndexes(seg); err != nil {
+		return err
+	}
+	return l.syncTxns(seg)
+}
+
+// syncIndexes syncs the offset and the time index of a segment.
+func (l *Log) syncIndexes(seg *segment) error {
 	for _, path := range []string{seg.offsets.path, seg.times.path} {
 		if err := l.syncFile(path); err != nil {
 			return err
 		}
 	}
-	return l.syncTxns(seg)
+	return nil
 }
 
 // syncTxns makes durable which transactions were aborted in a segment.

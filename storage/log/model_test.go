@@ -3,6 +3,7 @@ package log
 import (
 	"errors"
 	"flag"
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -19,7 +20,7 @@ var soak = flag.Uint64("soak", 1, "how many times the seeded tests are as long a
 
 // TestAgainstModel does random things to a log and compares it with the model after each.
 func TestAgainstModel(t *testing.T) {
-	counts := map[string]int{}
+	counts, runs := map[string]int{}, 0
 	rapid.Check(t, func(t *rapid.T) {
 		d := func(n int, what string) int { return rapid.IntRange(0, n-1).Draw(t, what) }
 		w := newWorld()
@@ -51,9 +52,8 @@ func TestAgainstModel(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		for k, n := range w.counts {
-			counts[k] += n
-		}
+		w.sum(counts)
+		runs++
 	})
 	if testing.Short() {
 		return // a fifth of the runs: the rarest step may be missing by chance
@@ -63,14 +63,18 @@ func TestAgainstModel(t *testing.T) {
 			t.Errorf("step %q never happened", s.name)
 		}
 	}
-	if counts["crash"] == 0 {
-		t.Error("no crash happened")
-	}
+	busy(t, counts, map[string]int{
+		"crash": runs, "crashes that lost writes": runs / 4, "crashes that tore writes": runs / 20, "crashes that reordered writes": runs / 20,
+		"crashes that lost names": runs / 4, "rolls": runs / 4, "truncate": runs / 20, "close and open": runs / 20, "checked": 5 * runs,
+	})
 }
+
+// worldSeeds is how many fixed seeds there are, for those who look for faults, too.
+const worldSeeds = 2000
 
 // TestSeeds is TestAgainstModel from fixed seeds, each with one kind of crash.
 func TestSeeds(t *testing.T) {
-	seeds := *soak * 2000
+	seeds := *soak * worldSeeds
 	if testing.Short() {
 		seeds = 200
 	}
@@ -152,18 +156,34 @@ func (w *world) crash(seed uint64) {
 
 // TestCrashAtEveryOperation takes the power away at each operation of a run in turn, in each of three ways.
 func TestCrashAtEveryOperation(t *testing.T) {
-	runs := *soak * 3
+	runs := *soak * crashRuns
 	if testing.Short() {
 		runs = 1
 	}
-	crashes := 0
 	counts := map[string]int{}
+	crashes, err := crashEverywhere(runs, counts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d crashes", crashes)
+	if crashes < 100*int(runs) {
+		t.Errorf("only %d crashes: the runs do too little", crashes)
+	}
+	n := int(runs)
+	busy(t, counts, map[string]int{"crashes that lost writes": 50 * n, "crashes that tore writes": 10 * n, "crashes that reordered writes": 15 * n, "crashes that lost names": 20 * n, "rolls": 100 * n, "truncate": 10 * n})
+}
+
+// crashRuns is how many runs there are, each crashed at all of its operations.
+const crashRuns = 3
+
+// crashEverywhere crashes so many runs and says how often it did.
+func crashEverywhere(runs uint64, counts map[string]int) (crashes int, err error) {
 	for seed := range runs {
 		for kind := range uint64(3) {
 			for at := 1; ; at++ {
 				stopped, err := crashAt(seed, seed*3+kind, at, counts)
 				if err != nil {
-					t.Fatalf("seed %d, kind %d, stopped at operation %d: %v", seed, kind, at, err)
+					return crashes, fmt.Errorf("seed %d, kind %d, stopped at operation %d: %w", seed, kind, at, err)
 				}
 				if !stopped {
 					break
@@ -172,12 +192,27 @@ func TestCrashAtEveryOperation(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d crashes", crashes)
-	if crashes < 100*int(runs) {
-		t.Errorf("only %d crashes: the runs do too little", crashes)
+	return crashes, nil
+}
+
+// TestCrashAtEveryOperationNotices plants faults of the order of writes and syncs, and wants those crashes to show each.
+func TestCrashAtEveryOperationNotices(t *testing.T) {
+	for name, plant := range map[string]func(){
+		"flush does not sync":                              func() { faults.skipSync = true },
+		"flush does not sync the directory":                func() { faults.skipDirSync = true },
+		"indexes and the recovery point go before the log": func() { faults.indexFirst = true },
+		"recovery point ahead of the log":                  func() { faults.pointAhead = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			plant()
+			defer func() { faults = faultSwitches{} }()
+			crashes, err := crashEverywhere(crashRuns, map[string]int{})
+			if err == nil {
+				t.Fatalf("nobody noticed in %d crashes", crashes)
+			}
+			t.Logf("noticed after %d crashes: %v", crashes, err)
+		})
 	}
-	n := int(runs)
-	busy(t, counts, map[string]int{"crashes that lost writes": 50 * n, "crashes that tore writes": 10 * n, "crashes that reordered writes": 15 * n, "crashes that lost names": 20 * n, "rolls": 100 * n, "truncate": 10 * n})
 }
 
 // crashAt does the steps of a seed until the power goes at an operation, recovers, checks, and goes on for a while. It
@@ -196,6 +231,9 @@ func crashAt(seed, kind uint64, at int, counts map[string]int) (bool, error) {
 				return true, err
 			}
 			flushed := w.log.FlushedOffset()
+			if at%2 == 0 {
+				w.checkpointBeside()
+			}
 			w.log.Abandon()
 			w.crash(kind)
 			if err := w.crashed(flushed); err != nil {

@@ -201,6 +201,14 @@ func (w *world) checkpoint(draw) error {
 	return nil
 }
 
+// checkpointBeside is what the store does at any moment, also while the log is at work: what the log says of its recovery
+// point is stored, and relied on from then on.
+func (w *world) checkpointBeside() {
+	if w.log.View().HasFiles() {
+		w.point = max(w.point, w.log.RecoveryPoint())
+	}
+}
+
 func (w *world) truncate(d draw) error {
 	span := w.end - w.start
 	if span == 0 {
