@@ -29,7 +29,7 @@ func (t *turn) fetch(q machine.Request, r *kmsg.OffsetFetchRequest) {
 			for _, topic := range t.m.committedTopics(r.Group) {
 				out := kmsg.NewOffsetFetchResponseTopic()
 				out.Topic = topic
-				for _, p := range t.m.committedPartitions(r.Group, topic, stable) {
+				for _, p := range t.m.committedPartitions(r.Group, topic) {
 					out.Partitions = append(out.Partitions, oldStyle(p, t.m.offsetOf(r.Group, topic, [16]byte{}, p, stable)))
 				}
 				if len(out.Partitions) > 0 {
@@ -78,7 +78,7 @@ func (t *turn) fetchAll(out *kmsg.OffsetFetchResponseGroup, stable bool) {
 	for _, name := range t.m.committedTopics(out.Group) {
 		topic := kmsg.NewOffsetFetchResponseGroupTopic()
 		topic.Topic, topic.TopicID = name, t.m.topicID(name)
-		for _, p := range t.m.committedPartitions(out.Group, name, stable) {
+		for _, p := range t.m.committedPartitions(out.Group, name) {
 			topic.Partitions = append(topic.Partitions, newStyle(p, t.m.offsetOf(out.Group, name, [16]byte{}, p, stable)))
 		}
 		if len(topic.Partitions) > 0 {
@@ -151,14 +151,14 @@ func (m *Machine) committedTopics(group string) []string {
 }
 
 // committedPartitions lists the partitions of a topic that have an offset. One
-// under another topic id is left out, and so is one that a transaction is about
-// to change where stable offsets are asked for.
-func (m *Machine) committedPartitions(group, topic string, stable bool) []int32 {
+// under another topic id is left out. One that a transaction is about to change is
+// not, and told of as unstable where stable offsets are asked for (KIP-447).
+func (m *Machine) committedPartitions(group, topic string) []int32 {
 	g := m.groups[group]
 	id := m.topicID(topic)
 	var ps []int32
 	for p, o := range g.offsets[topic] {
-		if o.otherTopic(id) || stable && g.unstable(topic, p) {
+		if o.otherTopic(id) {
 			continue
 		}
 		ps = append(ps, p)
