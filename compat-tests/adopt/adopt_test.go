@@ -98,7 +98,7 @@ func transact(t *testing.T, addr string) {
 		ok(t, p.ProduceSync(ctx, &kgo.Record{Topic: "txn", Value: fmt.Append(nil, end)}).FirstErr())
 		ok(t, p.EndTransaction(ctx, end))
 	}
-	p := client(t, addr, kgo.TransactionalID("open"), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	p := transactor(t, addr, "open")
 	ok(t, p.BeginTransaction())
 	ok(t, p.ProduceSync(ctx, &kgo.Record{Topic: "txn", Value: []byte("open")}).FirstErr())
 }

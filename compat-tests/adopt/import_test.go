@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -91,10 +92,132 @@ func snapshots(t *testing.T, dir string) []string {
 	return out
 }
 
+// The types of what has configs.
+const (
+	ofBroker        = 4
+	ofClientMetrics = 16
+	ofGroup         = 32
+)
+
+// setting is a config that is set, or taken back.
+type setting struct {
+	of            int8
+	name          string
+	key, value    string
+	andBackToBare bool
+}
+
+// configure sets configs of everything but topics, and takes some of them back.
+func configure(t *testing.T, addr string) {
+	t.Helper()
+	for _, s := range []setting{
+		{of: ofBroker, name: "1", key: "log.cleaner.io.max.bytes.per.second", value: "12345678"},
+		{of: ofBroker, name: "1", key: "message.max.bytes", value: "2097152"},
+		{of: ofBroker, name: "1", key: "background.threads", value: "9", andBackToBare: true},
+		{of: ofBroker, key: "message.max.bytes", value: "3145728"},
+		{of: ofBroker, key: "log.retention.ms", value: "777600000"},
+		{of: ofBroker, key: "compression.type", value: "zstd", andBackToBare: true},
+		{of: ofGroup, name: "next", key: "consumer.session.timeout.ms", value: "50000"},
+		{of: ofGroup, name: "next", key: "consumer.heartbeat.interval.ms", value: "6000"},
+		{of: ofGroup, name: "sharers", key: "share.auto.offset.reset", value: "earliest"},
+		{of: ofGroup, name: "of-nobody", key: "consumer.session.timeout.ms", value: "51000"},
+		{of: ofClientMetrics, name: "phones", key: "metrics", value: "org.apache.kafka.producer.,org.apache.kafka.consumer."},
+		{of: ofClientMetrics, name: "phones", key: "interval.ms", value: "15000"},
+		{of: ofClientMetrics, name: "phones", key: "match", value: "client_software_name=apache-kafka-java"},
+		{of: ofClientMetrics, name: "gone", key: "interval.ms", value: "16000", andBackToBare: true},
+	} {
+		set(t, addr, s)
+	}
+}
+
+func set(t *testing.T, addr string, s setting) {
+	t.Helper()
+	for _, op := range []kmsg.IncrementalAlterConfigOp{kmsg.IncrementalAlterConfigOpSet, kmsg.IncrementalAlterConfigOpDelete} {
+		if op == kmsg.IncrementalAlterConfigOpDelete && !s.andBackToBare {
+			continue
+		}
+		req := kmsg.NewPtrIncrementalAlterConfigsRequest()
+		req.Version = 1
+		r, c := kmsg.NewIncrementalAlterConfigsRequestResource(), kmsg.NewIncrementalAlterConfigsRequestResourceConfig()
+		r.ResourceType, r.ResourceName = kmsg.ConfigResourceType(s.of), s.name
+		if c.Name, c.Op = s.key, op; op == kmsg.IncrementalAlterConfigOpSet {
+			c.Value = &s.value
+		}
+		r.Configs = append(r.Configs, c)
+		req.Resources = append(req.Resources, r)
+		if got := ask[*kmsg.IncrementalAlterConfigsResponse](t, conn(t, addr), req).Resources[0]; got.ErrorCode != 0 {
+			t.Fatalf("%+v: error %d %s", s, got.ErrorCode, zero(got.ErrorMessage))
+		}
+	}
+}
+
+// configured is what a broker says is set of everything but topics, by whom it was set, and of which groups and client metrics it
+// has configs; a line each.
+func configured(t *testing.T, addr string) (out []string) {
+	t.Helper()
+	c := conn(t, addr)
+	req := kmsg.NewPtrDescribeConfigsRequest()
+	req.Version = 4
+	for _, of := range []setting{{of: ofBroker, name: "1"}, {of: ofBroker}, {of: ofGroup, name: "next"}, {of: ofGroup, name: "sharers"}, {of: ofGroup, name: "of-nobody"}, {of: ofClientMetrics, name: "phones"}, {of: ofClientMetrics, name: "gone"}} {
+		r := kmsg.NewDescribeConfigsRequestResource()
+		r.ResourceType, r.ResourceName = kmsg.ConfigResourceType(of.of), of.name
+		req.Resources = append(req.Resources, r)
+	}
+	for _, r := range ask[*kmsg.DescribeConfigsResponse](t, c, req).Resources {
+		if r.ErrorCode != 0 {
+			t.Fatalf("configs of %d %q: error %d", r.ResourceType, r.ResourceName, r.ErrorCode)
+		}
+		for _, x := range r.Configs {
+			if x.Source != kmsg.ConfigSourceDefaultConfig && x.Source != kmsg.ConfigSourceStaticBrokerConfig {
+				out = append(out, fmt.Sprintf("config of %v %q: %s=%s, source %v", r.ResourceType, r.ResourceName, x.Name, zero(x.Value), x.Source))
+			}
+		}
+	}
+	names := kmsg.NewPtrListConfigResourcesRequest()
+	names.Version, names.ResourceTypes = 1, []int8{ofGroup, ofClientMetrics}
+	for _, r := range ask[*kmsg.ListConfigResourcesResponse](t, c, names).ConfigResources {
+		out = append(out, fmt.Sprintf("configs of %d %q", r.Type, r.Name))
+	}
+	slices.Sort(out)
+	return out
+}
+
+// leaveHalfDone makes of a data directory that nobody closed one in which cleanings, removals and moves were under way.
+func leaveHalfDone(t *testing.T, data string) {
+	t.Helper()
+	first := strings.Repeat("0", 20)
+	for _, dir := range dirsWithPartitions(t, data) {
+		at := func(name string) string { return filepath.Join(data, dir, name) }
+		b, err := os.ReadFile(at(first + ".log"))
+		if err != nil {
+			continue // it begins later
+		}
+		switch topic, _, _ := strings.Cut(dir, "-"); topic {
+		case "plain": // the cleaner's segment is being renamed; the old one has its other name
+			for _, suffix := range []string{".log", ".index", ".timeindex"} {
+				ok(t, os.Rename(at(first+suffix), at(first+suffix+".swap")))
+			}
+			ok(t, os.WriteFile(at(first+".log.deleted"), b[:len(b)/2], 0o644))
+		case "packed": // it is ready, and nothing was renamed yet
+			ok(t, os.WriteFile(at(first+".log.swap"), b, 0o644))
+			ok(t, os.WriteFile(at(first+".index.swap"), nil, 0o644))
+			ok(t, os.WriteFile(at(first+".timeindex.swap"), nil, 0o644))
+		case "compacted": // it is being written
+			ok(t, os.WriteFile(at(first+".log.cleaned"), b[:len(b)/2], 0o644))
+			ok(t, os.WriteFile(at(first+".index.cleaned"), make([]byte, 1<<20), 0o644))
+			future := filepath.Join(data, dir+"."+strings.Repeat("0123456789abcdef", 2)+"-future")
+			copyAll(t, filepath.Join(data, dir), future)
+			ok(t, os.Truncate(filepath.Join(future, first+".log"), int64(len(b)/3)))
+		case "trimmed":
+			copyAll(t, filepath.Join(data, dir), filepath.Join(data, dir+"."+strings.Repeat("0123456789abcdef", 2)+"-delete"))
+		}
+	}
+}
+
 // TestEverythingElseOfKafkas has a Kafka write what the simple case has not: several data directories and one of its own for
 // the metadata, which have been snapshotted and whose log has been cut below; eligible leader replicas (KIP-966); groups of
-// the newer kinds; what is to be told of because nothing here takes it over. It is killed, and the import may not write where
-// it reads.
+// the newer kinds; configs of everything that has some; what is to be told of because nothing here takes it over. It is killed,
+// in the midst of cleanings and moves as far as its directories tell, and the import may not write where it reads.
 func TestEverythingElseOfKafkas(t *testing.T) {
 	ctx, dir := t.Context(), t.TempDir()
 	// Others have to get at what is theirs to read.
@@ -121,6 +244,7 @@ func TestEverythingElseOfKafkas(t *testing.T) {
 	quota = append(quota, kadm.AlterClientQuotaEntry{Entity: kadm.ClientQuotaEntity{{Type: "client-id", Name: str("someone")}}, Ops: []kadm.AlterClientQuotaOp{{Key: "producer_byte_rate", Value: 1e6}}})
 	_, err = adm.AlterClientQuotas(ctx, quota)
 	ok(t, err)
+	configure(t, k.Bootstrap)
 	ok(t, client(t, k.Bootstrap).ProduceSync(ctx, &kgo.Record{Topic: "many-3", Value: []byte("v")}).FirstErr())
 	for deadline := time.Now().Add(time.Minute); len(snapshots(t, meta)) == 0; time.Sleep(200 * time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -131,11 +255,17 @@ func TestEverythingElseOfKafkas(t *testing.T) {
 	ok(t, cmp.Or(err, r.Err))
 	all := append([]string{"behind-the-snapshot", "many-0", "many-3", "many-29"}, topics[:4]...)
 	awaitLeaders(t, k.Bootstrap, all...)
-	theirs := seen(t, k.Bootstrap, all...)
+	theirs, settings := seen(t, k.Bootstrap, all...), configured(t, k.Bootstrap)
+	if len(settings) < 12 {
+		t.Fatalf("few configs are compared: %q", settings)
+	}
 	next, err := adm.FetchOffsets(ctx, "next")
 	ok(t, err)
 	time.Sleep(2 * time.Second) // what DeleteRecords has moved is stored by then
 	k.Kill()
+	for _, data := range []string{one, two} {
+		leaveHalfDone(t, data)
+	}
 
 	to, more := filepath.Join(dir, "writable", "one"), filepath.Join(dir, "writable", "two")
 	ok(t, os.Mkdir(filepath.Dir(to), 0o777))
@@ -148,7 +278,7 @@ func TestEverythingElseOfKafkas(t *testing.T) {
 	t.Logf("%s", out)
 	for _, want := range []string{
 		`not taken over: consumer group (KIP-848) "next": `, `not taken over: share group (KIP-932) "sharers": `, "offsets it has committed are taken over",
-		"not taken over: metadata: 1 ClientQuotaRecord", "feature eligible.leader.replicas.version at level 1", "which had stopped not in order",
+		"not taken over: metadata: 1 ClientQuotaRecord", "-future is a part of compacted-", "-delete is of a partition that was deleted", "feature eligible.leader.replicas.version at level 1", "which had stopped not in order",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("it does not say %q", want)
@@ -161,6 +291,7 @@ func TestEverythingElseOfKafkas(t *testing.T) {
 	ok(t, err)
 	t.Cleanup(b.Kill)
 	compare(t, seen(t, b.Bootstrap, all...), theirs)
+	compare(t, configured(t, b.Bootstrap), settings)
 	got, err := kadm.NewClient(client(t, b.Bootstrap)).FetchOffsets(ctx, "next")
 	ok(t, err)
 	if x, _ := got.Lookup("plain", 0); x.At != 5 || len(got) != len(next) {
