@@ -23,6 +23,7 @@ func fetchCases() []Case {
 		{API: kmsg.Fetch, Name: "sessions", From: 7, Run: fetchSessions},
 		{API: kmsg.Fetch, Name: "sessions and errors", From: 7, Run: fetchSessionErrors},
 		{API: kmsg.Fetch, Name: "topics made anew", From: 7, Run: fetchRecreated},
+		{API: kmsg.Fetch, Name: "deleted while it waits", Run: fetchDeletedMeanwhile},
 	}
 }
 
@@ -196,6 +197,44 @@ func fetchWaiting(s *Side) {
 	if other.err != nil {
 		s.Fail("%v", other.err)
 	}
+}
+
+// fetchDeletedMeanwhile waits for records of a topic that somebody deletes, and of one that
+// is made anew at once.
+func fetchDeletedMeanwhile(s *Side) {
+	for _, topic := range []string{"a", "b", "c", "stays"} {
+		s.createTopic(topic, 1)
+		if s.Version >= 13 {
+			s.id(topic)
+		}
+	}
+	s.write("c", plain("0"))
+	ask := func(what, topic string, anew bool, parts ...read) {
+		other := &Side{Prefix: s.Prefix, Addr: s.Addr}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			time.Sleep(150 * time.Millisecond)
+			del := kmsg.NewPtrDeleteTopicsRequest()
+			del.TopicNames, del.TimeoutMillis = []string{s.Topic(topic)}, 5000
+			other.Do(3, del)
+			if anew {
+				other.createTopic(topic, 1)
+			}
+		}()
+		req := s.reading(s.Version, parts...)
+		req.MaxWaitMillis, req.MinBytes = 6000, 100_000
+		o := s.Ask(what, req)
+		s.Check(what+" in time", o.Took > 100*time.Millisecond && o.Took < 4*time.Second)
+		<-done
+		other.close()
+		if other.err != nil {
+			s.Fail("%v", other.err)
+		}
+	}
+	ask("deleted", "a", false, read{topic: "a"})
+	ask("made anew", "b", true, read{topic: "b"})
+	ask("one of two", "c", false, read{topic: "stays"}, read{topic: "c"})
 }
 
 func fetchCodecs(s *Side) {

@@ -26,6 +26,8 @@ func oldSetCases() []Case {
 		{API: kmsg.Fetch, Name: "old sets limits", Old: true, Run: fetchOldLimits},
 		{API: kmsg.Fetch, Name: "old sets zstd", Old: true, Run: fetchOldZstd},
 		{API: kmsg.Fetch, Name: "old sets as produced", Old: true, Run: fetchOldProduced},
+		{API: kmsg.Fetch, Name: "old sets compacted", Old: true, Run: fetchOldCompacted},
+		{API: kmsg.Fetch, Name: "old sets compacted codecs", Old: true, Run: fetchOldCompactedCodecs},
 	}
 }
 

@@ -27,6 +27,8 @@ var explained = []explanation{
 	// Fetch.
 	explain(`^Fetch/old sets zstd/.*RecordBatches: "" against null$`, "3.9 answers zstd with null records, which clients of that time cannot read; here the records are empty beside the error, as they are beside any other"),
 
+	explain(`^Fetch/old sets compacted/.*`+firstGivesNothing+` \(.*RecordBatches: `, "a fault of 3.9.2: where the first batches that are read become no messages, as of a cleaned log or of transactions' markers, what the next one becomes is sent twice, and clients take it twice; here it is sent once"),
+
 	// Telemetry.
 	explain(`^PushTelemetry/refused/.*: (no metrics|not unpackable) .*ErrorCode: 87 against 0$`, "Kafka without a plugin drops what is pushed unread; here it is read, and what is no OTLP refused"),
 
