@@ -63,6 +63,7 @@ suites: needs build conformance ## all of that, the clients with full counts, Ka
 	  $(GO) test -tags compat -count=1 -parallel 3 -timeout 120m ./compat-tests/run
 	$(GO) test -tags compat -count=1 -parallel 2 -timeout 40m ./compat-tests/applications
 	$(GO) test -tags compat -count=1 -timeout 25m ./compat-tests/adopt
+	$(MAKE) oracle-old
 	sh compat-tests/image/install.sh build
 	MILLRACE_IMAGE_BUILD=1 $(GO) test -tags compat -count=1 -timeout 20m -run Build ./compat-tests/image
 	MILLRACE_LEDGER=$(CURDIR) MILLRACE_TOOLS=all $(GO) test -tags compat -count=1 -parallel 4 -timeout 30m ./compat-tests/tools
@@ -94,6 +95,13 @@ oracle-long: build ## as many of them as an hour takes; writes their lines of th
 	MILLRACE_ORACLE_SEEDS=$(or $(SEEDS),1000000) MILLRACE_ORACLE_FROM=$(or $(FROM),1) MILLRACE_ORACLE_MINUTES=50 MILLRACE_ORACLE_SUMMARY=$(CURDIR)/.cache/oracle.json \
 	  $(GO) test -tags compat -count=1 -timeout 80m -v -run 'TestDifferences$$' ./compat-tests/oracle; seen=$$?; \
 	  $(GO) run ./compat-tests/ledger/cmd $(if $(ADD),-add) .cache/oracle.json && exit $$seen
+
+.PHONY: oracle-old
+oracle-old: build ## a hundred of them in versions that Kafka 4 has dropped, beside 3.9.2; writes their lines of the ledger
+	rm -f .cache/oracle-old.json
+	MILLRACE_ORACLE_VERSION=3.9.2 MILLRACE_ORACLE_SEEDS=$(or $(SEEDS),100) MILLRACE_ORACLE_FROM=$(or $(FROM),1) MILLRACE_ORACLE_SUMMARY=$(CURDIR)/.cache/oracle-old.json \
+	  $(GO) test -tags compat -count=1 -timeout 20m -v -run 'TestDifferences$$' ./compat-tests/oracle; seen=$$?; \
+	  $(GO) run ./compat-tests/ledger/cmd .cache/oracle-old.json && exit $$seen
 
 .PHONY: oracle-depth
 oracle-depth: build ## which of Apache Kafka's branches the committed seeds reach, counted by JaCoCo's agent, and which error codes they see; none fewer than the ledger has

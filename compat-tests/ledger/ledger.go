@@ -38,7 +38,9 @@ type Ledger struct {
 	APIs   []API   `json:"apis"` // by key and version
 	Suites []Suite `json:"suites"`
 	Oracle *Oracle `json:"oracle,omitempty"`
-	Depth  *Depth  `json:"depth,omitempty"`
+	// Old are the sequences in versions that the peer has dropped, beside an older one.
+	Old   *Oracle `json:"old,omitempty"`
+	Depth *Depth  `json:"depth,omitempty"`
 }
 
 // API is one version of one API. That it stands here says that it is served.
@@ -106,6 +108,7 @@ type Test struct {
 
 // Oracle is what the differential test tells beside its counts per version.
 type Oracle struct {
+	Peer      string             `json:"peer,omitempty"` // the older Kafka; "": Peer
 	Commit    string             `json:"commit"`
 	Seeds     []int64            `json:"seeds"` // of each run the first, and the one behind the last
 	Sequences int                `json:"sequences"`
@@ -188,6 +191,9 @@ func (l *Ledger) Put(lines *Ledger) {
 	}
 	if lines.Oracle != nil {
 		l.Oracle = lines.Oracle
+	}
+	if lines.Old != nil {
+		l.Old = lines.Old
 	}
 	if lines.Depth != nil {
 		l.Depth = lines.Depth
@@ -289,6 +295,9 @@ func (l *Ledger) JSON() []byte {
 	b.WriteString("]")
 	if l.Oracle != nil {
 		b.WriteString(",\n\"oracle\": " + line(l.Oracle))
+	}
+	if l.Old != nil {
+		b.WriteString(",\n\"old\": " + line(l.Old))
 	}
 	if l.Depth != nil {
 		b.WriteString(",\n\"depth\": ")

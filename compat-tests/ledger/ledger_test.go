@@ -191,6 +191,23 @@ func TestOracleSummary(t *testing.T) {
 	if len(lines.APIs) != 1 || lines.APIs[0].Name != "Metadata" || lines.APIs[0].Oracle.Explained != 1 || lines.APIs[0].Oracle.Commit != "cc" || lines.Oracle.Sequences != 9 {
 		t.Errorf("%+v", lines)
 	}
+	old, err := example().FromOracle([]byte(strings.Replace(summary, "{", `{"peer":"3.9.2",`, 1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	both := example()
+	if both.Put(old); both.Oracle.Commit != "aa" || both.Old == nil || both.Old.Commit != "cc" || both.APIs[1].Oracle.Compared != 4 {
+		t.Errorf("with sequences of dropped versions: %+v, %+v", both.Oracle, both.Old)
+	}
+	if again, err := Parse(both.JSON()); err != nil || again.Old == nil || again.Old.Peer != "3.9.2" {
+		t.Errorf("read again: %v", err)
+	}
+	if page := string(both.markdown()); !strings.Contains(page, "beside Apache Kafka 3.9.2: 9, seeds 1 9, at cc") {
+		t.Errorf("not on the page:\n%s", page)
+	}
+	if both.Add(old) == nil {
+		t.Error("sequences of dropped versions are added")
+	}
 	for _, bad := range []string{
 		strings.Replace(summary, `"equal":3`, `"equal":4`, 1), // more than were compared
 		strings.Replace(summary, `"0":{`, `"7":{`, 1),         // a version that is not served

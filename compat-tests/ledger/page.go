@@ -76,6 +76,9 @@ func (l *Ledger) markdown() []byte {
 	if l.Oracle != nil {
 		fmt.Fprintf(&b, "\nSequences: %d, seeds %s, at %s.\n", l.Oracle.Sequences, strings.Trim(fmt.Sprint(l.Oracle.Seeds), "[]"), l.Oracle.Commit)
 	}
+	if l.Old != nil {
+		fmt.Fprintf(&b, "\nSequences in versions that it has dropped, beside Apache Kafka %s: %d, seeds %s, at %s.\n", l.Old.Peer, l.Old.Sequences, strings.Trim(fmt.Sprint(l.Old.Seeds), "[]"), l.Old.Commit)
+	}
 	if l.Depth != nil {
 		l.Depth.markdown(&b, l.name)
 	}

@@ -84,6 +84,7 @@ func Commit() string {
 
 // summary is what the differential test writes.
 type summary struct {
+	Peer      string                        `json:"peer"`
 	Commit    string                        `json:"commit"`
 	Seeds     []int64                       `json:"seeds"`
 	Sequences int                           `json:"sequences"`
@@ -98,7 +99,12 @@ func (l *Ledger) FromOracle(text []byte) (*Ledger, error) {
 	if err := json.Unmarshal(text, &s); err != nil {
 		return nil, fmt.Errorf("read the differential test's summary: %w", err)
 	}
-	lines := &Ledger{Oracle: &Oracle{Commit: s.Commit, Seeds: s.Seeds, Sequences: s.Sequences, Codes: s.Codes}}
+	lines, run := &Ledger{}, &Oracle{Peer: s.Peer, Commit: s.Commit, Seeds: s.Seeds, Sequences: s.Sequences, Codes: s.Codes}
+	if s.Peer == "" {
+		lines.Oracle = run
+	} else {
+		lines.Old = run
+	}
 	for key, versions := range s.APIs {
 		for version, c := range versions {
 			c.Commit = s.Commit
@@ -124,6 +130,9 @@ func (l *Ledger) FromOracle(text []byte) (*Ledger, error) {
 // Add brings the lines of another run of the differential test into those that are there: with seeds of its own, its counts are added
 // to them, and the line's commit is the newer run's.
 func (l *Ledger) Add(lines *Ledger) error {
+	if lines.Old != nil {
+		return errors.New("sequences of dropped versions are one run: they replace what is there")
+	}
 	run := lines.Oracle
 	if run == nil || len(run.Seeds) != 2 {
 		return errors.New("a run is added that does not tell its seeds")

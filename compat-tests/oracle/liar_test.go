@@ -183,15 +183,23 @@ func TestFindsLies(t *testing.T) {
 		s.Restart = func(how Restart) error { return restartAll(how, a, b) }
 		return s
 	}
-	t.Run("none", func(t *testing.T) {
-		r := meet(t, a.addr()).Run(Options{From: 1, Seeds: 150, Parallel: 16, Log: t.Logf})
+	inOld := func(t *testing.T, first string) *Servers {
+		s := &Servers{Names: runNames(), Addr: [2]string{first, b.addr()}, Old: true}
+		s.ready(t)
+		return s
+	}
+	none := func(t *testing.T, s *Servers, o Options) {
+		o.From, o.Parallel, o.Log = 1, 16, t.Logf
+		r := s.Run(o)
 		for _, f := range r.Findings {
 			t.Error(f)
 		}
 		for _, err := range r.Errors {
 			t.Error(err)
 		}
-	})
+	}
+	t.Run("none", func(t *testing.T) { none(t, meet(t, a.addr()), Options{Seeds: 150}) })
+	t.Run("none-in-old-versions", func(t *testing.T) { none(t, inOld(t, a.addr()), Options{Seeds: 40, Only: "old"}) })
 	for _, l := range lies {
 		t.Run(strings.ReplaceAll(l.name, " ", "-"), func(t *testing.T) {
 			x, err := NewLiar(a.addr(), l.lie)
@@ -200,6 +208,20 @@ func TestFindsLies(t *testing.T) {
 			}
 			defer x.Close()
 			find(t, meet(t, x.Addr), l.family, l.shows, 40)
+		})
+	}
+	for _, l := range storeLies {
+		t.Run(strings.ReplaceAll(l.name, " ", "-"), func(t *testing.T) {
+			x, err := NewLiar(a.addr(), l.lie())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer x.Close()
+			s := meet
+			if l.old {
+				s = inOld
+			}
+			find(t, s(t, x.Addr), l.family, l.shows, 16)
 		})
 	}
 	for _, l := range restartLies {

@@ -32,7 +32,8 @@
 //
 // seeds are the first, and the one behind the last; apis are by key and version;
 // compared are answers; codes are the error codes that Apache Kafka answered
-// with, by API key.
+// with, by API key. Beside them stands "peer" where dropped versions were compared
+// with an older Kafka.
 //
 // It needs what running Apache Kafka needs (package kafka), and is run by make
 // oracle. A Liar shows that it finds faults.

@@ -114,6 +114,9 @@ func TestDifferences(t *testing.T) {
 	if path := os.Getenv("MILLRACE_ORACLE_SUMMARY"); path != "" {
 		sum := r.Tally.Summary()
 		sum.Commit, sum.Seeds, sum.Sequences = commit(), [2]uint64{o.From, o.From + uint64(r.Sequences)}, r.Sequences
+		if s.Old {
+			sum.Peer = kafka.Oldest
+		}
 		b, err := sum.JSON()
 		if err == nil {
 			err = os.WriteFile(path, b, 0o644)

@@ -60,6 +60,8 @@ type Play struct {
 	old bool
 	// woken is told of every answer that comes.
 	woken chan struct{}
+	// comesAgain are clients whose connection went while they waited, until they ask again.
+	comesAgain map[string]bool
 	// restarts: the servers are restarted in it.
 	restarts bool
 	// round are those who restart the servers together with this one.
@@ -110,6 +112,7 @@ type exchange struct {
 	out    [2]*frame.Outcome
 	done   [2]chan frame.Outcome
 	wait   time.Duration // how long the request lets the server wait; 0: it is none that waits
+	begun  time.Time
 }
 
 // kafka is the side that decides what a sequence does next where that depends on
@@ -153,8 +156,38 @@ func (p *Play) begin(client string, v pick, what string, build func(s *side) kms
 	}) {
 		return
 	}
-	if x := p.send(client, v, what, build); x != nil {
-		p.pending = append(p.pending, x)
+	x := p.send(client, v, what, build)
+	if x == nil {
+		return
+	}
+	p.pending = append(p.pending, x)
+	if p.comesAgain[client] {
+		// Nothing tells when a server has taken what replaces the request that is waited for
+		// in vain: one that has not answers that one when its time has come.
+		delete(p.comesAgain, client)
+		time.Sleep(replacing)
+	}
+}
+
+const (
+	// replacing is how long a busy server may take to read a request on a new connection.
+	replacing = 400 * time.Millisecond
+	// nearlyOver is how long before the end of a wait nothing is asked any more.
+	nearlyOver = 400 * time.Millisecond
+)
+
+// lapse lets a wait end that is about to: whether by itself or by what is asked now would
+// be up to chance, as what is asked takes its time to have an effect.
+func (p *Play) lapse() {
+	ends := time.Duration(-1)
+	for _, x := range p.pending {
+		if left := x.wait - time.Since(x.begun); x.wait > 0 && left < nearlyOver {
+			ends = max(ends, left, 0)
+		}
+	}
+	if ends >= 0 {
+		time.Sleep(ends)
+		p.settle(nil)
 	}
 }
 
@@ -172,10 +205,13 @@ func memberOf(req kmsg.Request) string {
 }
 
 func (p *Play) send(client string, v pick, what string, build func(s *side) kmsg.Request) *exchange {
+	if !p.over {
+		p.lapse()
+	}
 	if p.over || p.busy(client) {
 		return nil
 	}
-	x := &exchange{client: client, what: what}
+	x := &exchange{client: client, what: what, begun: time.Now()}
 	for i, s := range p.Sides {
 		x.req[i] = build(s)
 		if x.req[i] == nil || reflect.ValueOf(x.req[i]).IsNil() {
@@ -421,6 +457,7 @@ func (p *Play) abandon(client string) {
 		return
 	}
 	p.pending = slices.DeleteFunc(p.pending, func(x *exchange) bool { return x.client == client })
+	p.comesAgain[client] = true
 	for _, s := range p.Sides {
 		s.hangUp(client)
 	}

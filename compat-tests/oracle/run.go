@@ -110,7 +110,7 @@ func (o *Outcome) Unexplained() *Difference {
 // begin starts a play.
 func (s *Servers) begin() *Play {
 	prefix := fmt.Sprintf("%s-%d-", s.Names, s.n.Add(1))
-	p := &Play{Sides: [2]*side{newSide(s.Addr[0], "orc-", prefix), newSide(s.Addr[1], "orc-", prefix)}, tally: newTally(), both: s.both, old: s.Old, subscriptions: &s.subscriptions, woken: make(chan struct{}, 1)}
+	p := &Play{Sides: [2]*side{newSide(s.Addr[0], "orc-", prefix), newSide(s.Addr[1], "orc-", prefix)}, tally: newTally(), both: s.both, old: s.Old, subscriptions: &s.subscriptions, comesAgain: map[string]bool{}, woken: make(chan struct{}, 1)}
 	for _, side := range p.Sides {
 		side.versed.Old = s.Old
 	}

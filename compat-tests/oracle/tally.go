@@ -71,6 +71,8 @@ func (t *Tally) add(o *Tally) {
 // Summary is what a run has compared, for other programs: see the package's
 // opening for its shape.
 type Summary struct {
+	// Peer is the older Kafka that dropped versions were compared with; "": the newest.
+	Peer      string                     `json:"peer,omitempty"`
 	Commit    string                     `json:"commit"`
 	Seeds     [2]uint64                  `json:"seeds"`
 	Sequences int                        `json:"sequences"`
