@@ -26,8 +26,8 @@ func TestCleanAgainstModel(t *testing.T) {
 		return // a fifth of the runs: what is rare may be missing by chance
 	}
 	busy(t, counts, map[string]int{
-		"crashes": runs, "crashes that lost writes": runs / 2, "crashes that tore writes": runs / 10, "crashes that reordered writes": runs / 10,
-		"crashes that lost names": runs / 4, "cleaning": runs / 2, "swaps": runs / 2, "roll": runs / 2, "truncate": runs / 20, "checked": 10 * runs,
+		"crashes": runs * 4 / 5, "crashes that lost writes": runs / 3, "crashes that tore writes": runs / 12, "crashes that reordered writes": runs / 10,
+		"crashes that lost names": runs / 3, "cleaning": runs / 8, "swaps": runs / 8, "roll": runs / 8, "checked": 6 * runs,
 	})
 }
 

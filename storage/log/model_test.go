@@ -64,8 +64,8 @@ func TestAgainstModel(t *testing.T) {
 		}
 	}
 	busy(t, counts, map[string]int{
-		"crash": runs, "crashes that lost writes": runs / 4, "crashes that tore writes": runs / 20, "crashes that reordered writes": runs / 20,
-		"crashes that lost names": runs / 4, "rolls": runs / 4, "truncate": runs / 20, "close and open": runs / 20, "checked": 5 * runs,
+		"crashes": runs * 4 / 5, "crashes that lost writes": runs / 3, "crashes that tore writes": runs / 12, "crashes that reordered writes": runs / 10,
+		"crashes that lost names": runs / 3, "rolls": runs, "truncate": runs / 20, "close and open": runs / 40, "checked": 6 * runs,
 	})
 }
 
