@@ -10,6 +10,9 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # Random worlds are the same in every run of these targets; soak takes new ones.
 SEEDED     := RAPID_SEED=20261 RAPID_NOFAILFILE=true
 
+# Tests of memory and allocations: the race detector has some of its own. measured_test.go holds them against the tests.
+MEASURED   := Allocations|IdleMemory|MeasuresMemory|LeaveNoGarbage|WhatIsPaid|MemoryBack|MakesNoRoom|PartitionsAreFew|ToldOfOnce
+
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -40,8 +43,9 @@ check: ## format, vet, staticcheck, floor plan, unit tests, cross-compile; under
 	GOOS=linux GOARCH=arm64 $(STATIC) $(GO) build -o /dev/null ./cmd/millrace
 
 .PHONY: unit
-unit: ## machines, simulations, crash disks, brokers in virtual time; with the race detector
+unit: ## machines, simulations, crash disks, brokers in virtual time; with the race detector, and without it what it would falsify
 	$(SEEDED) CGO_ENABLED=1 $(GO) test -race ./...
+	$(SEEDED) $(GO) test -run '$(MEASURED)' ./broker ./wire
 
 .PHONY: needs
 needs: ## say what the tests miss on this machine
@@ -156,7 +160,7 @@ soak: ## fuzz every decoder for FUZZ (20s) each, then CHECKS (2000) new random w
 	  done; done
 	RAPID_CHECKS=$(or $(CHECKS),2000) $(GO) test -count=1 -timeout 60m $$(git grep -l pgregory.net/rapid -- '*_test.go' | xargs -n1 dirname | sort -u | sed 's,^,./,')
 	MILLRACE_SIM_SEEDS=100 MILLRACE_SIM_WIPES=1 $(GO) test -count=1 -run Simulation -timeout 30m ./controller
-	$(GO) test -count=1 -timeout 30m ./storage/log -soak 10
+	$(GO) test -count=1 -timeout 60m ./storage/log ./storage ./broker/partition -soak 10
 	$(GO) test -count=1 -v -run TestRecoveryCost ./storage -partitions 2000
 
 .PHONY: kafka

@@ -3,26 +3,36 @@ package storage
 import (
 	"bytes"
 	"context"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
 
 	"millrace/storage/batch"
+	"millrace/storage/disktest"
 	"millrace/storage/log"
 )
 
 // TestStoreCrashAtEveryOperation takes the power away at each operation of a life with two topics, one of them deleted
 // and made again. What was flushed must be there, and what was deleted must not come back under the new topic.
 func TestStoreCrashAtEveryOperation(t *testing.T) {
-	crashes, err := crashStore(t)
+	o, err := crashStore(t, *soak*crashKinds)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if crashes < 200 {
-		t.Errorf("only %d crashes", crashes)
+	n := int(*soak * crashKinds)
+	t.Logf("%+v", o)
+	for _, few := range o.Under(disktest.Outcomes{Crashes: 100 * n, Lost: 80 * n, Torn: 12 * n, Reordered: 25 * n, Names: 40 * n}) {
+		t.Error(few)
 	}
 }
+
+// soak makes the tests with crashes go on for longer.
+var soak = flag.Uint64("soak", 1, "how many times the tests with crashes are as long as usual")
+
+// crashKinds is in how many ways the power goes at each operation of a store's life.
+const crashKinds = 6
 
 // TestPlantedFaults breaks the store one way at a time and wants the crashes to show it.
 func TestPlantedFaults(t *testing.T) {
@@ -34,17 +44,18 @@ func TestPlantedFaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			plant()
 			defer func() { faults = faultSwitches{} }()
-			n, err := crashStore(t)
+			o, err := crashStore(t, crashKinds)
 			if err == nil {
-				t.Fatalf("nobody noticed in %d crashes", n)
+				t.Fatalf("nobody noticed in %d crashes", o.Crashes)
 			}
-			t.Logf("noticed after %d crashes: %v", n, err)
+			t.Logf("noticed after %d crashes: %v", o.Crashes, err)
 		})
 	}
 }
 
-func crashStore(t *testing.T) (crashes int, err error) {
-	for kind := range uint64(6) {
+// crashStore crashes a life at each of its operations, in so many ways, and says what the crashes have done.
+func crashStore(t *testing.T, kinds uint64) (sum disktest.Outcomes, err error) {
+	for kind := range kinds {
 		for at := 1; ; at++ {
 			h := newHouse(t)
 			h.add(h.log("a", 1, 0), 1)
@@ -53,26 +64,26 @@ func crashStore(t *testing.T) (crashes int, err error) {
 			h.fs.StopAt(at)
 			flushed, made, err := h.life()
 			if err != nil {
-				return crashes, err
+				return sum, err
 			}
 			if !h.fs.Stopped() {
 				break
 			}
-			crashes++
 			if kind == 0 {
 				h.fs.Crash(nil)
 			} else {
 				h.fs.Crash(rand.New(rand.NewPCG(kind, uint64(at))))
 			}
+			sum = sum.Plus(h.fs.Outcomes())
 			for range 2 {
 				if err := h.survived(flushed, made); err != nil {
-					return crashes, fmt.Errorf("kind %d, operation %d: %w", kind, at, err)
+					return sum, fmt.Errorf("kind %d, operation %d: %w", kind, at, err)
 				}
 				h.ok(h.s.Close(true))
 			}
 		}
 	}
-	return crashes, nil
+	return sum, nil
 }
 
 // survived opens the store and looks for what was flushed.

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"millrace/storage/batch"
+	"millrace/storage/disktest"
 	"millrace/storage/log"
 )
 
@@ -262,9 +263,18 @@ func exchangeLife(h *house) (want string, told bool, err error) {
 	if err != nil {
 		return want, false, err
 	}
-	if err := copyTo(f, l); err != nil {
-		return want, false, err
+	// Batch by batch, so that there are several writes to lose.
+	for rest := []byte(want); len(rest) > 0; {
+		b, err := batch.ParseHeader(rest)
+		if err != nil {
+			return want, false, err
+		}
+		if _, err := f.AppendAsFollower(rest[:b.Size()]); err != nil {
+			return want, false, err
+		}
+		rest = rest[b.Size():]
 	}
+	f.SetHighWatermark(l.View().HighWatermark())
 	_, _, err = h.s.FinishMove("t", [16]byte{1}, 0)
 	if err == nil {
 		err = h.s.Checkpoint()
@@ -273,10 +283,10 @@ func exchangeLife(h *house) (want string, told bool, err error) {
 }
 
 // crashInExchange stops a move at one operation on the disk after the other and loses what was not synced; the start after
-// it finds the whole log. It says how many operations there were.
-func crashInExchange(t *testing.T) (int, error) {
-	for n := 1; ; n++ {
-		for seed := range uint64(4) {
+// it finds the whole log. It says how many operations there were, and what the crashes have done.
+func crashInExchange(t *testing.T, seeds uint64) (n int, sum disktest.Outcomes, err error) {
+	for n = 1; ; n++ {
+		for seed := range seeds {
 			h := newHouse(t, "/a", "/b")
 			l := h.log("t", 1, 0)
 			h.add(l, 10)
@@ -286,45 +296,55 @@ func crashInExchange(t *testing.T) (int, error) {
 			h.fs.StopAt(n)
 			want, told, _ := exchangeLife(h)
 			if !h.fs.Stopped() {
-				return n, nil
+				return n, sum, nil
 			}
 			if told {
 				at = h.s.dirs[1].id // the metadata hears of it before the exchange
 			}
 			h.fs.Crash(rand.New(rand.NewPCG(seed, uint64(n))))
+			sum = sum.Plus(h.fs.Outcomes())
 			s, err := h.try(1)
 			if err != nil {
-				return n, fmt.Errorf("operation %d, seed %d: %w", n, seed, err)
+				return n, sum, fmt.Errorf("operation %d, seed %d: %w", n, seed, err)
 			}
 			h.s = s
 			l, err = s.LogAt(Where{Directory: at}, "t", [16]byte{1}, 0, log.DefaultConfig())
 			if err != nil {
-				return n, fmt.Errorf("operation %d, seed %d: %w", n, seed, err)
+				return n, sum, fmt.Errorf("operation %d, seed %d: %w", n, seed, err)
 			}
 			if got, err := whole(l); err != nil || got != want {
-				return n, fmt.Errorf("operation %d, seed %d: %d bytes of %d are there (%v): %v", n, seed, len(got), len(want), err, h.holders(partitionKey{"t", 0}))
+				return n, sum, fmt.Errorf("operation %d, seed %d: %d bytes of %d are there (%v): %v", n, seed, len(got), len(want), err, h.holders(partitionKey{"t", 0}))
 			}
 			if v := l.View(); v.LogEnd() != batch.Offset(10) {
-				return n, fmt.Errorf("operation %d, seed %d: ends at %d", n, seed, v.LogEnd())
+				return n, sum, fmt.Errorf("operation %d, seed %d: ends at %d", n, seed, v.LogEnd())
 			}
 		}
 	}
 }
 
+// exchangeSeeds is in how many ways the power goes at each operation of a move.
+const exchangeSeeds = 4
+
 func TestExchangeCrashesAtEveryOperation(t *testing.T) {
-	n, err := crashInExchange(t)
+	seeds := *soak * exchangeSeeds
+	n, o, err := crashInExchange(t, seeds)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if n < 20 {
 		t.Fatalf("a move takes %d operations only", n)
 	}
+	t.Logf("%+v", o)
+	runs := int(seeds)
+	for _, few := range o.Under(disktest.Outcomes{Crashes: 40 * runs, Lost: 25 * runs, Torn: 3 * runs, Reordered: runs, Names: 20 * runs}) {
+		t.Error(few)
+	}
 }
 
 func TestPlantedExchangeIsNoticed(t *testing.T) {
 	faults.exchangeBackwards = true
 	defer func() { faults.exchangeBackwards = false }()
-	if _, err := crashInExchange(t); err == nil {
+	if _, _, err := crashInExchange(t, exchangeSeeds); err == nil {
 		t.Fatal("an exchange in the wrong order is not noticed")
 	}
 }

@@ -3,6 +3,7 @@ package partition
 import (
 	"cmp"
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -238,10 +239,14 @@ func (m *mover) forget() {
 	}
 }
 
+// soak makes the tests with crashes go on for longer.
+var soak = flag.Uint64("soak", 1, "how many times the tests with crashes are as long as usual")
+
 // A partition that is moved about, written, cut, deleted from and lost power with looks after each exchange as before.
 func TestMovesChangeNothing(t *testing.T) {
 	var sum mover
-	for seed := range uint64(60) {
+	var o disktest.Outcomes
+	for seed := range *soak * 60 {
 		m := &mover{t: t, chance: rand.New(rand.NewPCG(seed, 34)), fs: disktest.New(), clock: clock{time.UnixMilli(1_700_000_000_000)}}
 		for _, d := range []string{"/a", "/b", "/c"} {
 			m.fs.Put(d+"/lost+found", nil)
@@ -262,12 +267,18 @@ func TestMovesChangeNothing(t *testing.T) {
 		sum.cut += m.cut
 		sum.crashed += m.crashed
 		sum.again += m.again
+		o = o.Plus(m.fs.Outcomes())
 	}
 	t.Logf("%d exchanged, %d called off, %d resumed, %d overtaken by deletion, %d cut, %d crashed, %d not yet filled", sum.exchanged, sum.called, sum.resumed, sum.overtaken, sum.cut, sum.crashed, sum.again)
 	for what, n := range map[string]int{"exchanged": sum.exchanged, "called off": sum.called, "resumed": sum.resumed, "overtaken": sum.overtaken, "cut": sum.cut, "crashed": sum.crashed} {
-		if n < 20 {
+		if n < 20*int(*soak) {
 			t.Errorf("%s: %d only", what, n)
 		}
+	}
+	t.Logf("%+v", o)
+	n := 20 * int(*soak)
+	for _, few := range o.Under(disktest.Outcomes{Crashes: 5 * n, Lost: 4 * n, Torn: 3 * n, Reordered: 3 * n, Names: 3 * n}) {
+		t.Error(few)
 	}
 }
 

@@ -297,11 +297,12 @@ func TestAcknowledgedSurvivesPowerLoss(t *testing.T) {
 // powerLoss says in how many runs something acknowledged was lost.
 func powerLoss(t *testing.T, tell func(string, ...any)) (broken int) {
 	survived, lost := 0, 0
-	for seed := range uint64(40) {
+	var o disktest.Outcomes
+	for seed := range *soak * 40 {
 		chance := rand.New(rand.NewPCG(seed, 1))
 		fs := disktest.New()
 		p := flushing(t, fs)
-		fs.StopAt(5 + chance.IntN(60))
+		fs.StopAt(5 + chance.IntN(120))
 		var acked, sent atomic.Int64 // largest acknowledged offset + 1
 		var wg sync.WaitGroup
 		for i := range 4 {
@@ -310,13 +311,20 @@ func powerLoss(t *testing.T, tell func(string, ...any)) (broken int) {
 				acks = -1
 			}
 			wg.Go(func() {
-				for range 30 {
+				for n := range 60 {
 					b, h := records(1)
+					acks := acks
+					if n%4 != 3 {
+						acks = 0
+					}
 					ap, err := p.Append(b, h, AppendOptions{LeaderEpoch: AnyEpoch, Acks: acks})
 					if err != nil {
 						return
 					}
 					sent.Add(1)
+					if acks == 0 {
+						continue // nobody waits: the power may take it
+					}
 					a := NewAcks(1)
 					_, err = p.Await(a, 0, ap, acks)
 					a.Seal()
@@ -336,6 +344,7 @@ func powerLoss(t *testing.T, tell func(string, ...any)) (broken int) {
 		wg.Wait()
 		p.Close()
 		fs.Crash(chance)
+		o = o.Plus(fs.Outcomes())
 		l, _, err := log.Open(log.Options{FS: fs, Dir: "/data/t-0", Topic: "t", TopicID: [16]byte{1}, RecoveryPoint: -1, LogStart: -1, HighWatermark: -1})
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
@@ -354,8 +363,13 @@ func powerLoss(t *testing.T, tell func(string, ...any)) (broken int) {
 		}
 		l.Close()
 	}
-	if survived < 20 || lost < 5 {
+	n := int(*soak)
+	if survived < 20*n || lost < 5*n {
 		t.Errorf("an idle world: acknowledged in %d runs, something lost in %d", survived, lost)
+	}
+	t.Logf("%+v", o)
+	for _, few := range o.Under(disktest.Outcomes{Crashes: 40 * n, Lost: 6 * n, Torn: 6 * n, Reordered: 4 * n}) {
+		t.Error(few)
 	}
 	return broken
 }

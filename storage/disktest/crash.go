@@ -1,6 +1,7 @@
 package disktest
 
 import (
+	"fmt"
 	"io/fs"
 	"maps"
 	"math/rand/v2"
@@ -116,6 +117,27 @@ type Outcomes struct {
 	Torn      int // crashes that left a part of a write
 	Reordered int // crashes that lost a write and kept one that came after it
 	Names     int // crashes that lost changes of names
+}
+
+// Plus is what both have done.
+func (o Outcomes) Plus(b Outcomes) Outcomes {
+	return Outcomes{o.Crashes + b.Crashes, o.Lost + b.Lost, o.Torn + b.Torn, o.Reordered + b.Reordered, o.Names + b.Names}
+}
+
+// Under says which of a test's floors were not reached, so that a world in which crashes do no harm does not pass.
+func (o Outcomes) Under(floors Outcomes) (out []string) {
+	for _, c := range []struct {
+		what      string
+		got, want int
+	}{
+		{"crashes", o.Crashes, floors.Crashes}, {"crashes that lost writes", o.Lost, floors.Lost}, {"crashes that tore writes", o.Torn, floors.Torn},
+		{"crashes that reordered writes", o.Reordered, floors.Reordered}, {"crashes that lost names", o.Names, floors.Names},
+	} {
+		if c.got < c.want {
+			out = append(out, fmt.Sprintf("%d %s, at least %d are needed", c.got, c.what, c.want))
+		}
+	}
+	return out
 }
 
 // Outcomes is what the crashes of the disk have done so far.
