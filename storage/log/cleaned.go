@@ -284,14 +284,17 @@ func (c *cleaner) exchange(w *cleanedSegment, group []*segment) error {
 		return err
 	}
 	if !faults.skipSwapSync {
-		if err := l.fs.SyncDir(l.dir); err != nil {
-			return w.failed(fmt.Errorf("sync directory: %w", err))
+		err = l.fs.SyncDir(l.dir)
+	}
+	// Only when nothing brings them back any more may the old files go.
+	if err == nil || errors.Is(err, ErrNoDescriptor) {
+		due := l.now().UnixMilli() + l.cfg.Load().FileDeleteDelayMs
+		for _, p := range renamed {
+			l.remember(deletedFile{path: p, at: due, unsure: err != nil}) // the segments are retired
 		}
 	}
-	// Only now that nothing brings them back may the old files go.
-	due := l.now().UnixMilli() + l.cfg.Load().FileDeleteDelayMs
-	for _, p := range renamed {
-		l.remember(p, due, nil) // the segments are retired
+	if err != nil {
+		return w.failed(fmt.Errorf("sync directory: %w", err))
 	}
 	return nil
 }

@@ -192,13 +192,17 @@ type middle struct {
 func (l *Log) middle(seg *segment, point batch.Offset, report *Report) (middle, error) {
 	start := middle{offset: seg.base}
 	at, err := l.findMiddle(seg, point, report)
-	if isCorrupt(err) || at.offset != point {
+	switch {
+	case errors.Is(err, ErrNoDescriptor):
+		return start, err // to be tried again: what a close has left is no worse for it
+	case isCorrupt(err) || at.offset != point:
 		return start, nil // a reading from the start says what is wrong
-	}
-	if err != nil {
+	case err != nil:
 		return start, err
 	}
-	if _, err := seg.txns.list(); err != nil {
+	if _, err := seg.txns.list(); errors.Is(err, ErrNoDescriptor) {
+		return start, err
+	} else if err != nil {
 		return start, nil
 	}
 	return at, nil

@@ -137,6 +137,8 @@ type deletedFile struct {
 	// handle is closed with the file's removal, or what the disk has of it would stay taken as long as it is open; nil:
 	// there is none.
 	handle *handle
+	// unsure: its name was not synced. Were the file removed, and its name of before back after a crash, it would be missed.
+	unsure bool
 }
 
 func (d deletedFile) retire() {
@@ -152,9 +154,9 @@ func (l *Log) dropSegment(seg *segment) error {
 	due := l.now().UnixMilli() + l.cfg.Load().FileDeleteDelayMs
 	for _, p := range paths {
 		if p == seg.log.path { // the caller's to change
-			l.remember(p, due, seg.log)
+			l.remember(deletedFile{path: p, at: due, handle: seg.log})
 		} else {
-			l.remember(p, due, nil)
+			l.remember(deletedFile{path: p, at: due})
 		}
 	}
 	return err
@@ -191,9 +193,9 @@ func (l *Log) renameDeleted(seg *segment) (renamed []string, err error) {
 	return append(renamed, path+suffixDeleted), nil
 }
 
-func (l *Log) remember(path string, at int64, h *handle) {
+func (l *Log) remember(d deletedFile) {
 	l.deletedMu.Lock()
-	l.deleted = append(l.deleted, deletedFile{path: path, at: at, handle: h})
+	l.deleted = append(l.deleted, d)
 	l.deletedMu.Unlock()
 }
 
@@ -228,10 +230,19 @@ func (l *Log) RemoveDeleted(now time.Time) error {
 		l.deleted = slices.Delete(l.deleted, i, i+1)
 		l.removing = due.path
 		l.deletedMu.Unlock()
-		err := l.fs.Remove(due.path)
-		due.retire()
+		err := error(nil)
+		if due.unsure {
+			err = l.fs.SyncDir(l.dir)
+		}
+		if err == nil {
+			err = l.fs.Remove(due.path)
+			due.retire()
+		}
 		l.deletedMu.Lock()
 		l.removing = ""
+		if errors.Is(err, ErrNoDescriptor) {
+			l.deleted = append(l.deleted, due) // the next time
+		}
 		l.removed.Broadcast()
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return l.fail("removing a deleted segment", err)
