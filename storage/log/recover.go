@@ -35,6 +35,7 @@ func (l *Log) recover(o Options, found []segmentFiles, epochsGood bool, report *
 			first = i
 		}
 	}
+	below := first
 	if !epochsGood {
 		first = 0 // every batch has to say its epoch again
 	}
@@ -143,6 +144,13 @@ func (l *Log) recover(o Options, found []segmentFiles, epochsGood bool, report *
 		all[i].recent.Store(nil)
 		if err := l.writeSnapshot(all[i+1].base, false); err != nil {
 			return l.fail("recovery", err)
+		}
+		if i < below && !faults.skipMadeAnew {
+			// What was made anew below the recovery point is durable before anything lets the next recovery trust it.
+			if err := l.syncSegment(all[i], true); err != nil {
+				return l.fail("recovery", err)
+			}
+			all[i].synced.Store(true)
 		}
 	}
 	// Most logs are not written to soon: none keeps its file open for that, or a
