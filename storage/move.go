@@ -351,20 +351,13 @@ func (s *Store) FinishMove(topic string, id [16]byte, partition int32) (l *log.L
 	delay := old.Config().FileDeleteDelayMs
 	err = insisted(old.MarkDeleted(from.path+"/"+doomedName), func() error { return s.syncNames(from) })
 	if err != nil {
-		e.log, e.future, e.failed = nil, nil, err
-		e.show()
+		s.halfWay(e, k, name, err)
 		return nil, true, fmt.Errorf("take the log %s out of %s: %w", partitionDir(topic, partition), from.path, err)
 	}
 	l, err = s.takePlace(f, k, id, name, old)
 	if err != nil {
-		// The next start is to find the old one, and not the new one beside it.
-		for _, back := range []error{s.rename(f.dir, partitionDir(topic, partition), name), s.rename(from, doomedName, partitionDir(topic, partition))} {
-			if back != nil {
-				err = errors.Join(err, back)
-			}
-		}
-		e.log, e.future, e.failed = nil, nil, err // no mark of a clean stop: the old one was not closed in order
-		e.show()
+		err = errors.Join(err, s.giveBack(f, from, k, name, doomedName))
+		s.halfWay(e, k, name, err)
 		return nil, true, err
 	}
 	s.doom(from, from.path+"/"+doomedName, old.Remove, delay)
@@ -374,6 +367,42 @@ func (s *Store) FinishMove(topic string, id [16]byte, partition int32) (l *log.L
 	s.mu.Unlock()
 	e.show()
 	return l, true, s.forget(from, k)
+}
+
+// giveBack undoes, for the next start, an exchange that could not be brought to its end: it is to find the old log, and not
+// the new one beside it. Where the new one keeps the plain name, which is whole and closed in order, the old one gets a name
+// that a start leaves alone.
+func (s *Store) giveBack(f *future, from *directory, k partitionKey, name, doomedName string) error {
+	plain := partitionDir(k.topic, k.partition)
+	err := s.rename(f.dir, plain, name)
+	if s.holds(f.dir, plain) {
+		plain = doomedDir(k.topic, k.partition, straySuffix)
+	}
+	return errors.Join(err, s.rename(from, doomedName, plain))
+}
+
+// holds says whether a data directory may hold something of that name.
+func (s *Store) holds(d *directory, name string) bool {
+	_, err := s.fs.Stat(d.path + "/" + name)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// halfWay takes note, under the entry's lock, that a partition has no log until the next start because an exchange ended
+// half way: of no directory a mark says that all was closed in order, and what the checkpoints say of its logs stays.
+func (s *Store) halfWay(e *entry, k partitionKey, name string, err error) {
+	f, from := e.future, e.dir
+	e.log, e.future, e.failed = nil, nil, err
+	there := s.holds(f.dir, partitionDir(k.topic, k.partition))
+	s.mu.Lock()
+	if there {
+		e.dir = f.dir
+		from.open--
+	} else {
+		f.dir.futures[k] = name
+		f.dir.open--
+	}
+	s.mu.Unlock()
+	e.show()
 }
 
 // reserve sees to it that there are descriptors to go on with.

@@ -4,11 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"millrace/storage/batch"
+	"millrace/storage/disk"
 	"millrace/storage/disktest"
 	"millrace/storage/log"
 )
@@ -376,6 +379,122 @@ func TestExchangeFails(t *testing.T) {
 	h.open()
 	if got, err := whole(h.log("t", 1, 0)); err != nil || got != want {
 		t.Fatalf("%d bytes of %d, %v", len(got), len(want), err)
+	}
+}
+
+// An exchange that can neither be ended nor undone leaves one whole log that the next start finds, and the other one aside.
+func TestExchangeFailsBothWays(t *testing.T) {
+	h := newHouse(t, "/a", "/b")
+	l := h.log("t", 1, 0)
+	h.add(l, 10)
+	h.ok(l.SetLogStart(4))
+	want, err := whole(l)
+	h.ok(err)
+	f, err := h.s.BeginMove("t", [16]byte{1}, 0, "/b")
+	h.ok(err)
+	h.ok(copyTo(f, l))
+	h.ok(f.SetLogStart(4))
+	h.fs.Refuse(func(op, name string) error {
+		if op == "readdir" && name == "/b/t-0" || op == "rename" && name == "/b/t-0" {
+			return errors.New("input/output error")
+		}
+		return nil
+	})
+	if _, touched, err := h.s.FinishMove("t", [16]byte{1}, 0); err == nil || !touched {
+		t.Fatal(touched, err)
+	}
+	h.fs.Refuse(nil)
+	if h.s.DirectoryOf("t", 0) != h.s.dirs[1].id {
+		t.Error("it is not said to be where it is")
+	}
+	h.ok(h.s.Close(true))
+	if h.exists("/b/.kafka_cleanshutdown") {
+		t.Error("a directory with a log that did not open is marked as closed in order")
+	}
+	h.open()
+	h.clock = h.clock.Add(time.Hour)
+	h.ok(h.s.Housekeep(h.clock))
+	l = h.log("t", 1, 0)
+	if got, err := whole(l); err != nil || got != want || l.View().LogStart() != 4 {
+		t.Fatalf("%d bytes of %d, from %d, %v", len(got), len(want), l.View().LogStart(), err)
+	}
+	entries, err := h.fs.ReadDir("/a")
+	h.ok(err)
+	if !slices.ContainsFunc(entries, func(e disk.Entry) bool { return strings.HasSuffix(e.Name, straySuffix) }) {
+		t.Errorf("the old log is gone: %v", entries)
+	}
+}
+
+// What the checkpoints say of a log that did not come to take another one's place stays: it may be all there is at the next
+// start.
+func TestExchangeThatFailsKeepsTheLogStart(t *testing.T) {
+	h := newHouse(t, "/a", "/b")
+	l := h.log("t", 1, 0)
+	h.add(l, 10)
+	h.ok(l.SetLogStart(4))
+	f, err := h.s.BeginMove("t", [16]byte{1}, 0, "/b")
+	h.ok(err)
+	h.ok(copyTo(f, l))
+	h.ok(f.SetLogStart(4))
+	at := h.s.dirs[1].id
+	h.fs.Refuse(func(op, name string) error {
+		if op == "readdir" && name == "/b/t-0" || op == "rename" && strings.HasPrefix(name, "/a/t-0.") {
+			return errors.New("input/output error")
+		}
+		return nil
+	})
+	if _, touched, err := h.s.FinishMove("t", [16]byte{1}, 0); err == nil || !touched {
+		t.Fatal(touched, err)
+	}
+	h.fs.Refuse(nil)
+	h.clock = h.clock.Add(time.Hour)
+	h.ok(h.s.Checkpoint())
+	h.fs.Crash(nil)
+	h.open()
+	l, err = h.s.LogAt(Where{Directory: at}, "t", [16]byte{1}, 0, log.DefaultConfig())
+	h.ok(err)
+	if v := l.View(); v.LogStart() != 4 || v.LogEnd() != 10 {
+		t.Errorf("from %d to %d", v.LogStart(), v.LogEnd())
+	}
+}
+
+// What an exchange that failed has left goes with its topic.
+func TestExchangeThatFailsIsDeleted(t *testing.T) {
+	for name, stuck := range map[string]bool{"given back": false, "stuck": true} {
+		t.Run(name, func(t *testing.T) {
+			h := newHouse(t, "/a", "/b")
+			l := h.log("t", 1, 0)
+			h.add(l, 10)
+			f, err := h.s.BeginMove("t", [16]byte{1}, 0, "/b")
+			h.ok(err)
+			h.ok(copyTo(f, l))
+			h.fs.Refuse(func(op, name string) error {
+				if op == "readdir" && name == "/b/t-0" {
+					return syscall.EMFILE
+				}
+				if op == "rename" && name == "/b/t-0" && stuck {
+					return syscall.EMFILE
+				}
+				return nil
+			})
+			if _, touched, err := h.s.FinishMove("t", [16]byte{1}, 0); err == nil || !touched {
+				t.Fatal(touched, err)
+			}
+			h.fs.Refuse(nil)
+			h.ok(h.s.Delete("t", 0))
+			h.clock = h.clock.Add(time.Hour)
+			h.ok(h.s.Housekeep(h.clock))
+			for _, d := range h.dirs {
+				entries, err := h.fs.ReadDir(d)
+				h.ok(err)
+				for _, e := range entries {
+					if strings.HasPrefix(e.Name, "t-0") && !strings.HasSuffix(e.Name, straySuffix) {
+						t.Errorf("%s/%s is left", d, e.Name)
+					}
+				}
+			}
+			h.add(h.log("t", 2, 0), 1)
+		})
 	}
 }
 
