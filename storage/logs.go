@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"millrace/storage/batch"
 	"millrace/storage/log"
 )
 
@@ -46,7 +47,10 @@ func (s *Store) LogAt(at Where, topic string, id [16]byte, partition int32, c lo
 		return e.log, e.failed
 	}
 	if e.fresh {
-		// What a checkpoint says of the name is of a topic that was deleted.
+		// What a checkpoint says of the name is of a topic that was deleted; or somebody took its files away.
+		if o := e.dir.stored(recoveryPoints, k); o > 0 && !at.New {
+			s.logger.Error("log is not there: it begins anew", zap.String("dir", e.dir.path), zap.String("topic", topic), zap.Int32("partition", partition), zap.Int64("was flushed to", int64(o)))
+		}
 		if err := s.forget(e.dir, k); err != nil {
 			return nil, err
 		}
@@ -71,6 +75,16 @@ func (s *Store) LogAt(at Where, topic string, id [16]byte, partition int32, c lo
 	e.log = l
 	e.show()
 	return l, nil
+}
+
+// stored is what a checkpoint says of a partition; batch.NoOffset: nothing.
+func (d *directory) stored(kind int, k partitionKey) batch.Offset {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if o, ok := d.checkpoints[kind][k]; ok {
+		return o
+	}
+	return batch.NoOffset
 }
 
 // entry finds or makes a partition's entry and chooses its directory.

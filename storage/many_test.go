@@ -23,6 +23,9 @@ func manyLogs(t *testing.T, n int) *disktest.FS {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if err := l.AssignEpoch(0); err != nil {
+			t.Fatal(err)
+		}
 		appendTo(t, l, batch.BuilderOptions{}, producer.Rules{}, 1, nil, nil)
 	}
 	if err := s.Close(true); err != nil {

@@ -408,6 +408,10 @@ func (s *Store) openDir(d *directory) error {
 			foreign = append(foreign, n.Name)
 		}
 	}
+	if d.clean && len(d.found) > 0 && !slices.Contains(names, disk.Entry{Name: recoveryPointFile}) {
+		// Every stop writes it, and with it the others. Logs end where their segments do, but begin with the first of them.
+		s.logger.Warn("checkpoint is missing where a stop in order has left one", zap.String("dir", d.path), zap.String("file", recoveryPointFile))
+	}
 	if len(foreign) > 0 {
 		slices.Sort(foreign)
 		s.logger.Warn("data directory holds what is no broker's; it is left alone", zap.String("dir", d.path),

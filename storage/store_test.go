@@ -86,7 +86,9 @@ func (h *house) exists(name string) bool {
 func TestCleanStopReadsNoSegment(t *testing.T) {
 	h := newHouse(t)
 	for p := range int32(5) {
-		h.add(h.log("t", 1, p), int(p)*3)
+		l := h.log("t", 1, p)
+		h.ok(l.AssignEpoch(0)) // as one that is led has
+		h.add(l, int(p)*3)
 	}
 	h.s.SetBrokerEpoch(42)
 	h.ok(h.s.Close(true))

@@ -15,7 +15,7 @@ import (
 	"millrace/controller/config"
 )
 
-var update = flag.Bool("update", false, "write docs/configs.md anew")
+var update = flag.Bool("update", false, "write docs/configs.md and the golden files anew")
 
 // shownBy names, for every config that is honoured, the test that shows it. What
 // topics inherit stands with the topic's own config.

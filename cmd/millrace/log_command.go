@@ -41,9 +41,11 @@ func (p *program) logCommand() *cobra.Command {
 		Long: "Show what stands in the files of a data directory, or of one partition's\n" +
 			"directory: batches, index entries, aborted transactions, producers, leader\n" +
 			"epochs, checkpoints; with --records the records too, but of one above 16 MiB\n" +
-			"only its place, and no more than 4096 headers. A place that cannot be read is\n" +
-			"shown as such. Bytes that are no text are shown as base64, after 'base64:' or\n" +
-			"in JSON under a name that ends in Base64.\n\n" +
+			"only its place, and no more than 4096 headers. Logs that are on their way from\n" +
+			"another directory, and files that are about to be a segment's or to go, are\n" +
+			"shown as well. A place that cannot be read is shown as such. Bytes that are no\n" +
+			"text are shown as base64, after 'base64:' or in JSON under a name that ends in\n" +
+			"Base64.\n\n" +
 			"Each of several log.dirs is a call of its own. The controller's metadata\n" +
 			"(__cluster_metadata-0) is not shown.",
 		Args: exactDir,

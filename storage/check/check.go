@@ -158,6 +158,9 @@ func Directory(fsys disk.FS, dir string, shallow bool) (Report, error) {
 	} else {
 		add(metaFile, "is not there")
 	}
+	if r.Clean && len(found) > 0 && !files[recoveryPointFile] {
+		add(recoveryPointFile, "is not there although the logs were closed in order")
+	}
 	points := map[string]Checkpoint{}
 	for _, name := range checkpointFiles {
 		if !files[name] {

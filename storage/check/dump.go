@@ -31,8 +31,9 @@ type DumpOptions struct {
 	Records bool
 }
 
-// Dump shows everything that stands in the files of a data directory, or of one partition's, in the order of their names.
-// It stops where show gives an error.
+// Dump shows everything that stands in the files of a data directory, or of one partition's, in the order of their names:
+// also in those that are on their way, of a log to this directory (-future), and of a segment to its place or away (.cleaned,
+// .swap, .deleted). It stops where show gives an error.
 func Dump(fsys disk.FS, dir string, o DumpOptions, show func(Item) error) error {
 	entries, err := fsys.ReadDir(dir)
 	if err != nil {
@@ -41,7 +42,7 @@ func Dump(fsys disk.FS, dir string, o DumpOptions, show func(Item) error) error 
 	for _, e := range entries {
 		path := dir + "/" + e.Name
 		if e.Dir {
-			if isPartition(e.Name) && e.Name != clusterMetadata {
+			if _, future := futureOf(e.Name); future || isPartition(e.Name) && e.Name != clusterMetadata {
 				err = Dump(fsys, path, o, show)
 			}
 		} else {
@@ -56,6 +57,9 @@ func Dump(fsys disk.FS, dir string, o DumpOptions, show func(Item) error) error 
 
 func dumpFile(fsys disk.FS, path, name string, o DumpOptions, show func(Item) error) error {
 	base, suffix, ok := parseSegmentName(name)
+	for _, way := range []string{deletedSuffix, cleanedSuffix, swapSuffix} {
+		suffix = strings.TrimSuffix(suffix, way)
+	}
 	switch {
 	case ok && suffix == ".log":
 		return dumpLog(fsys, path, o, show)

@@ -15,6 +15,14 @@ import (
 
 const nameDigits = 20
 
+// What stands behind the names of files that are on their way: to be a segment's, or to go.
+const (
+	deletedSuffix = ".deleted"
+	cleanedSuffix = ".cleaned"
+	swapSuffix    = ".swap"
+	cutSuffix     = ".cut.cleaned" // of a truncation, not of a cleaning
+)
+
 // parseSegmentName splits a name such as 00000000000000000042.index.
 func parseSegmentName(name string) (o batch.Offset, suffix string, ok bool) {
 	if len(name) <= nameDigits || name[nameDigits] != '.' || strings.Trim(name[:nameDigits], "0123456789") != "" {

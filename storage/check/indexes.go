@@ -38,7 +38,7 @@ func (x *indexes) add(suffix string, at int64, o batch.Offset, format string, ar
 func (p *partition) openIndexes(i int) (*indexes, error) {
 	base, last := p.bases[i], i == len(p.bases)-1
 	x := &indexes{p: p, base: base, last: last, largest: batch.NoTimestamp}
-	x.made = !p.o.Clean && (last || p.bases[i+1] >= p.o.RecoveryPoint)
+	x.made = !p.o.Clean && (last || p.bases[i+1] > p.o.RecoveryPoint)
 	open := x.made
 	read := func(suffix string, size int) ([]byte, error) {
 		b, partial, err := readEntries(p.fs, x.file(suffix), size, open)
@@ -117,6 +117,9 @@ func (x *indexes) marker(h batch.Header, done producer.Completed, known bool) {
 	soft := func(format string, args ...any) {
 		x.p.unlike = append(x.p.unlike, Finding{File: x.file(".txnindex"), Position: -1, Offset: h.BaseOffset, Mended: x.mended(), Reason: fmt.Sprintf(format, args...)})
 	}
+	for x.abort < len(x.aborted) && x.aborted[x.abort].Last < h.LastOffset() {
+		x.noMarker(false)
+	}
 	if x.abort < len(x.aborted) && x.aborted[x.abort].Last == h.LastOffset() {
 		e := x.aborted[x.abort]
 		at := int64(x.abort) * abortedEntrySize
@@ -140,6 +143,18 @@ func (x *indexes) marker(h batch.Header, done producer.Completed, known bool) {
 	}
 }
 
+// noMarker tells of the next aborted transaction, whose marker is not where it is said to be. A cleaning keeps the one as long
+// as the other, but what lies behind a place that cannot be read is not known.
+func (x *indexes) noMarker(unknown bool) {
+	f := Finding{File: x.file(".txnindex"), Position: int64(x.abort) * abortedEntrySize, Offset: x.aborted[x.abort].Last, Mended: x.mended(), Reason: "no transaction was aborted there"}
+	x.abort++
+	if unknown {
+		x.p.unlike = append(x.p.unlike, f)
+		return
+	}
+	x.p.add(f.File, f.Position, f.Offset, f.Mended, "%s", f.Reason)
+}
+
 // finish looks at what is left of the indexes when their segment has ended.
 func (x *indexes) finish(broken bool) {
 	if x.pending != nil {
@@ -151,8 +166,8 @@ func (x *indexes) finish(broken bool) {
 	if n := x.time; n < len(x.times) {
 		x.add(".timeindex", int64(n)*timeEntrySize, x.times[n].Offset, "the segment's batches end before it")
 	}
-	if n := x.abort; n < len(x.aborted) {
-		x.p.unlike = append(x.p.unlike, Finding{File: x.file(".txnindex"), Position: int64(n) * abortedEntrySize, Offset: x.aborted[n].Last, Mended: x.mended(), Reason: "no transaction was aborted there"})
+	if x.abort < len(x.aborted) {
+		x.noMarker(broken)
 	}
 	closed := !x.last || x.p.o.Clean
 	if closed && !broken && !x.noTimes && x.largest >= 0 && (len(x.times) == 0 || x.times[len(x.times)-1].Timestamp != x.largest) {

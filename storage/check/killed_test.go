@@ -2,7 +2,6 @@ package check_test
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -10,23 +9,21 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
-	"millrace/storage"
 	"millrace/storage/batch"
-	"millrace/storage/disk"
 	"millrace/storage/disktest"
 )
 
 // killed is a directory as kill -9 has left it, and where its batches lie.
 type killed struct {
-	files map[string][]byte
-	point batch.Offset // the recovery point
-	at    map[string][]placed
-	bytes int64 // of all segments
+	files  map[string][]byte
+	points map[string]batch.Offset // the recovery point of each topic's partition
+	point  batch.Offset            // that of t-0
+	at     map[string][]placed     // by the names of t-0's segments
+	bytes  int64                   // of all segments of t-0
 }
 
 // placed is where a batch lies in its segment.
@@ -37,21 +34,9 @@ type placed struct {
 
 func leftByKill(t *testing.T) killed {
 	t.Helper()
-	base := written(t, false)
-	k := killed{files: map[string][]byte{}, at: map[string][]placed{}}
-	for _, d := range []string{dir, dir + "/t-0"} {
-		entries, err := base.ReadDir(d)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, e := range entries {
-			if !e.Dir {
-				k.files[d+"/"+e.Name] = base.Bytes(d + "/" + e.Name)
-			}
-		}
-	}
+	k := killed{files: tree(t, written(t, false)), at: map[string][]placed{}, points: map[string]batch.Offset{}}
 	for name, b := range k.files {
-		if !strings.HasSuffix(name, ".log") {
+		if !strings.HasPrefix(name, dir+"/t-0/") || !strings.HasSuffix(name, ".log") {
 			continue
 		}
 		k.bytes += int64(len(b))
@@ -64,12 +49,18 @@ func leftByKill(t *testing.T) killed {
 			pos += h.Size()
 		}
 	}
-	lines := strings.Fields(string(k.files[dir+"/recovery-point-offset-checkpoint"]))
-	n, err := strconv.Atoi(lines[len(lines)-1])
-	if err != nil || n == 0 {
-		t.Fatalf("the recovery point: %q", lines)
+	for line := range strings.Lines(string(k.files[dir+"/recovery-point-offset-checkpoint"])) {
+		if f := strings.Fields(line); len(f) == 3 {
+			n, err := strconv.Atoi(f[2])
+			if err != nil || n == 0 {
+				t.Fatalf("a recovery point: %q", line)
+			}
+			k.points[f[0]] = batch.Offset(n)
+		}
 	}
-	k.point = batch.Offset(n)
+	if k.point = k.points["t"]; len(k.points) != len(killedTopics) {
+		t.Fatalf("recovery points: %v", k.points)
+	}
 	return k
 }
 
@@ -116,33 +107,24 @@ type start struct {
 	content string
 }
 
-func (k *killed) start(fs *disktest.FS) (start, error) {
+// start begins a broker's life there, and reads all logs or one; see contentOf.
+func (k *killed) start(fs *disktest.FS, of string) (start, error) {
 	core, lines := observer.New(zap.WarnLevel)
-	s, err := storage.Open(storage.StoreOptions{Dirs: []string{dir}, FS: fs, NodeID: 1, Logger: zap.New(core), Now: func() time.Time { return time.UnixMilli(1_700_000_100_000) }})
+	s, err := open(fs, zap.New(core))
 	if err != nil {
 		return start{}, err
 	}
 	defer s.Close(false)
-	l, err := s.Log("t", [16]byte{1}, 0, smallConfig())
-	if err != nil {
+	out := start{}
+	var ends map[string]batch.Offset
+	if out.content, ends, err = contentOf(s, fs, killedTopics, of); err != nil {
 		return start{}, err
 	}
-	if s.ClusterID() != cluster {
-		return start{}, errors.New("of another cluster")
-	}
-	if names, err := fs.ReadDir(dir); err != nil || slices.ContainsFunc(names, func(e disk.Entry) bool { return strings.HasSuffix(e.Name, "-stray") }) {
-		return start{}, errors.Join(errors.New("put aside"), err)
-	}
-	out := start{end: l.View().LogEnd(), told: lines.All()}
-	out.bytes = size(fs)
-	// What cannot be read is not the content that was written.
-	if out.content, err = logContent(l.View(), l.Producers()); err != nil {
-		out.content = err.Error()
-	}
+	out.end, out.bytes, out.told = ends["t"], size(fs), lines.All()
 	return out, nil
 }
 
-// size is how long the partition's segments are together.
+// size is how long the segments of t-0 are together.
 func size(fs *disktest.FS) (n int64) {
 	names, err := fs.ReadDir(dir + "/t-0")
 	if err != nil {
@@ -189,27 +171,31 @@ func (k *killed) cutRightly(s *start) error {
 	return nil
 }
 
-// Where a batch has its leader epoch, and the magic behind it.
-const inEpoch, inMagic = 12, 16
+// Where a batch has its length, behind the base offset, its leader epoch, and the magic.
+const inLength, inEpoch, inMagic = 8, 12, 16
 
 // TestCorruptedBytesAfterKill changes bytes of every kind of file of a directory that kill -9 has left. Behind the
 // recovery point a log is cut at the batch that was hit, and it is told how much went; below it the damage is told, by the
 // start where it reads there and by the checker, and nothing is cut. What other files say is made anew, refused, or found.
 func TestCorruptedBytesAfterKill(t *testing.T) {
 	k := leftByKill(t)
-	want, err := k.start(k.spoilt("", 0, 0))
-	if err != nil || want.bytes != k.bytes {
-		t.Fatalf("%d of %d bytes, %v", want.bytes, k.bytes, err)
+	wanted := map[string]start{}
+	for _, of := range []string{"", "t", "u", "v", "w", "future"} {
+		s, err := k.start(k.spoilt("", 0, 0), of)
+		if err != nil || s.bytes != k.bytes || len(s.content) < 1000 || len(s.said(saidCut))+len(s.said(saidDamage)) > 0 {
+			t.Fatalf("of %q: %d of %d bytes, %v", of, s.bytes, k.bytes, err)
+		}
+		wanted[of] = s
 	}
 	chance := rand.New(rand.NewPCG(5, 6))
 	kinds := map[string]map[string]int{}
 	for _, name := range slices.Sorted(maps.Keys(k.files)) {
-		b := k.files[name]
-		kind := name[strings.LastIndexAny(name, "./")+1:]
-		n := *bits
-		if testing.Short() {
-			n = 6
+		if !strings.HasPrefix(name, dir+"/") {
+			continue
 		}
+		b, kind, of := k.files[name], kindOf(name), partitionOf(name)
+		want := wanted[of]
+		n := bitsOf(kind, of)
 		for _, i := range chance.Perm(8 * len(b))[:min(n, 8*len(b))] {
 			at, bit := i/8, i%8
 			bad := func(format string, args ...any) {
@@ -218,10 +204,10 @@ func TestCorruptedBytesAfterKill(t *testing.T) {
 			fs := k.spoilt(name, at, bit)
 			r := report(t, fs)
 			found := len(r.All()) > 0
-			s, err := k.start(fs)
+			s, err := k.start(fs, of)
 			where, what := kind, "harmless"
 			switch {
-			case kind == "log":
+			case of == "t" && kind == "log":
 				p := k.hit(name, at)
 				if where = "log below"; p.offset >= k.point {
 					where = "log behind"
@@ -251,8 +237,8 @@ func TestCorruptedBytesAfterKill(t *testing.T) {
 					if in > inMagic && s.end != p.offset || in >= batch.HeaderSize && s.said(saidCut)[0]["readable batches"] != int64(k.behind(p)) {
 						bad("cut at %d where offset %d was hit, with %d behind it: %v", s.end, p.offset, k.behind(p), s.said(saidCut)[0])
 					}
-				case s.content != want.content && !found && at-p.pos >= inEpoch && at-p.pos < inMagic:
-					what = "not covered" // by any checksum: leaders write their epoch into what producers have made
+				case s.content != want.content && !found && (at-p.pos < inLength || at-p.pos >= inEpoch && at-p.pos < inMagic):
+					what = "not covered" // by any checksum: leaders write their epoch and the offset into what producers have made
 				case s.content != want.content && !found:
 					bad("neither found nor harmless:\n%s", firstDifference(s.content, want.content))
 				case s.content != want.content:
@@ -260,10 +246,20 @@ func TestCorruptedBytesAfterKill(t *testing.T) {
 				}
 			case err != nil:
 				what = "refused"
-			case s.bytes != k.bytes:
-				bad("cut to %d of %d bytes", s.bytes, k.bytes)
+			case s.bytes != k.bytes || len(s.said(saidCut)) > 0:
+				bad("cut: %v", s.said(saidCut)) // all that others than t-0 hold was flushed
+			case found && r.Sound() && s.content != want.content && len(s.told) == len(want.told) && !(of == "" && strings.HasSuffix(kind, "-checkpoint")) && !(of != "t" && uncovered(name, b, at)):
+				bad("the start is said to mend %v, and it reads otherwise:\n%s", r.All(), firstDifference(s.content, want.content))
 			case found:
 				what = "found"
+			case s.content != want.content && len(s.told) > len(want.told):
+				what = "told"
+			case s.content != want.content && of != "t" && uncovered(name, b, at):
+				what = "not covered"
+			case s.content != want.content && (kind == "log-start-offset-checkpoint" || kind == "recovery-point-offset-checkpoint"):
+				// Another log start is as good: what leader epochs say of it is as old as the last flush. And from a lower recovery
+				// point on a cleaned segment is read again, in which nothing is left of what was aborted.
+				what = "not covered"
 			case s.content != want.content:
 				bad("neither found nor harmless:\n%s", firstDifference(s.content, want.content))
 			case len(s.told) > len(want.told):
@@ -277,7 +273,12 @@ func TestCorruptedBytesAfterKill(t *testing.T) {
 	}
 	for where, list := range map[string][]string{
 		"log behind": {"cut"}, "log below": {"told", "found", "refused"}, "index": {"found"}, "timeindex": {"found"}, "txnindex": {"found"}, "snapshot": {"found"},
-		"leader-epoch-checkpoint": {"found"}, "recovery-point-offset-checkpoint": {"found"}, "metadata": {"found", "refused"}, "properties": {"refused", "found"},
+		"leader-epoch-checkpoint": {"found"}, "metadata": {"found", "refused"}, "properties": {"refused", "found"},
+		"recovery-point-offset-checkpoint": {"found"}, "log-start-offset-checkpoint": {"found"}, "replication-offset-checkpoint": {"found"}, "cleaner-offset-checkpoint": {"found"},
+		"cleaned log": {"found"}, "cleaned index": {"found"}, "cleaned timeindex": {"found"}, "cleaned txnindex": {"found"}, "cleaned snapshot": {"found"}, "cleaned leader-epoch-checkpoint": {"found"}, "cleaned metadata": {"found", "refused"},
+		"future log": {"found"}, "future index": {"found"}, "future timeindex": {"found"}, "future snapshot": {"found"}, "future leader-epoch-checkpoint": {"found"}, "future metadata": {"found", "refused"},
+		"log.swap": {"found"}, "index.swap": {"found"}, "timeindex.swap": {"found"}, "txnindex.swap": {"found"},
+		"log.cleaned": {"harmless"}, "index.cleaned": {"harmless"}, "timeindex.cleaned": {"harmless"}, "txnindex.cleaned": {"harmless"}, "log.deleted": {"harmless"},
 	} {
 		n := 0
 		for _, what := range list {
@@ -300,7 +301,7 @@ func TestOffsetAcrossTheRecoveryPoint(t *testing.T) {
 				continue // it lies behind, or all of its segment below
 			}
 			fs := k.spoilt(name, p.pos+5, 0) // 65536 more
-			s, err := k.start(fs)
+			s, err := k.start(fs, "t")
 			if n := size(fs); n != k.bytes || err == nil || !strings.Contains(err.Error(), "below the recovery point") {
 				t.Errorf("batch %d of %s, at %d: %d of %d bytes are left, %v; %v", i, name, p.offset, n, k.bytes, err, s.said(saidCut))
 			}

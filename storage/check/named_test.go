@@ -90,7 +90,7 @@ func TestNamesFilePlaceAndReason(t *testing.T) {
 		{"t-0/leader-epoch-checkpoint", "an epoch that falls back", replace("\n3 ", "\n2 "), "entries do not increase"},
 		{"t-0/leader-epoch-checkpoint", "it begins too early", replace("\n1 5\n", "\n1 4\n"), "(offset 4): begins at 4, the log at 5"},
 		{"t-0/partition.metadata", "version", replace("version: 0", "version: 7"), "is no partition.metadata of version 0"},
-		{"t-0/partition.metadata", "id", replace("topic_id: AQ", "topic_id: !!"), "topic id "},
+		{"t-0/partition.metadata", "id", replace("topic_id: dA", "topic_id: !!"), "topic id "},
 		{"t-0/partition.metadata", "no id", whole("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAA"), "topic id is zero"},
 		{"/recovery-point-offset-checkpoint", "version", replace("0\n", "4\n"), "is no checkpoint of version 0"},
 		{"/recovery-point-offset-checkpoint", "above the log's end", replace(fmt.Sprint(clean.End), "9999"), fmt.Sprintf("(offset 9999): says that t-0 was flushed to 9999, it ends at %d", clean.End)},

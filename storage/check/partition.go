@@ -3,6 +3,7 @@ package check
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -20,7 +21,9 @@ type partition struct {
 
 	bases     []batch.Offset
 	has       map[string]bool
+	actual    map[string]string // the names that files have which a start gives others
 	snapshots []batch.Offset
+	orphans   []string // indexes without their segment
 	epochs    epoch.Cache
 	known     bool // epochs is what the file says
 
@@ -36,34 +39,37 @@ type partition struct {
 
 // CheckPartition looks at a partition's directory. An error says that the disk does not let itself be read.
 func CheckPartition(fsys disk.FS, dir string, o Options) (Partition, error) {
-	p := &partition{Partition: Partition{Dir: dir}, fs: fsys, o: o, has: map[string]bool{}, producers: producer.New()}
+	p := &partition{Partition: Partition{Dir: dir}, fs: fsys, o: o, has: map[string]bool{}, actual: map[string]string{}, producers: producer.New()}
 	entries, err := fsys.ReadDir(dir)
 	if err != nil {
 		return p.Partition, fmt.Errorf("list %s: %w", dir, err)
 	}
-	for _, e := range entries {
-		p.has[e.Name] = !e.Dir
-		base, suffix, ok := parseSegmentName(e.Name)
+	names, err := p.exchanged(entries)
+	if err != nil {
+		return p.Partition, err
+	}
+	for _, name := range names {
+		base, suffix, ok := parseSegmentName(name)
 		switch {
-		case !ok && (e.Name == partitionMetadata || e.Name == epoch.FileName):
-		case !ok && strings.HasSuffix(e.Name, ".tmp"):
-			p.Partition.add(p.path(e.Name), -1, -1, true, "a file that was being replaced")
+		case !ok && (name == partitionMetadata || name == epoch.FileName):
+		case !ok && strings.HasSuffix(name, ".tmp"):
+			p.Partition.add(p.path(name), -1, -1, true, "a file that was being replaced")
 		case !ok:
-			p.Partition.add(p.path(e.Name), -1, -1, false, "is no file of a partition")
+			p.Partition.add(p.path(name), -1, -1, false, "is no file of a partition")
 		case suffix == ".log":
 			p.bases = append(p.bases, base)
 		case suffix == ".snapshot":
 			p.snapshots = append(p.snapshots, base)
 		case suffix == ".index", suffix == ".timeindex", suffix == ".txnindex":
-			if !p.has[segmentName(base, ".log")] && !slices.ContainsFunc(entries, func(x disk.Entry) bool { return x.Name == segmentName(base, ".log") }) {
-				p.Partition.add(p.path(e.Name), -1, base, true, "there is no segment of that offset")
+			if !slices.Contains(names, segmentName(base, ".log")) {
+				p.orphans = append(p.orphans, name)
 			}
-		case strings.HasSuffix(suffix, ".deleted"), strings.HasSuffix(suffix, ".cleaned"), strings.HasSuffix(suffix, ".swap"):
+		case strings.HasSuffix(suffix, deletedSuffix), strings.HasSuffix(suffix, cleanedSuffix), strings.HasSuffix(suffix, swapSuffix):
 			// Left by a removal or a cleaning; a start finishes or removes them.
 		case strings.HasSuffix(suffix, ".tmp"), strings.HasSuffix(suffix, ".cut"):
-			p.Partition.add(p.path(e.Name), -1, base, true, "a file that was being made")
+			p.Partition.add(p.path(name), -1, base, true, "a file that was being made")
 		default:
-			p.Partition.add(p.path(e.Name), -1, base, false, "is no file of a segment")
+			p.Partition.add(p.path(name), -1, base, false, "is no file of a segment")
 		}
 	}
 	if err := p.all(); err != nil {
@@ -77,7 +83,59 @@ func CheckPartition(fsys disk.FS, dir string, o Options) (Partition, error) {
 	return p.Partition, nil
 }
 
-func (p *partition) path(name string) string { return p.Dir + "/" + name }
+// path is where a file lies whose name is, or will be after a start, the given one.
+func (p *partition) path(name string) string {
+	if actual, ok := p.actual[name]; ok {
+		name = actual
+	}
+	return p.Dir + "/" + name
+}
+
+// exchanged lists the names in the partition's directory as a start will find them: where a cleaning was ended while it
+// exchanged segments, the finished replacement (.swap) stands in the place of those that it covers. One at or above an
+// unfinished one (.cleaned) is dropped: its set is not complete.
+func (p *partition) exchanged(entries []disk.Entry) ([]string, error) {
+	unfinished := batch.Offset(-1)
+	there := map[string]bool{}
+	for _, e := range entries {
+		p.has[e.Name], there[e.Name] = !e.Dir, true
+		if o, _, ok := parseSegmentName(e.Name); ok && strings.HasSuffix(e.Name, cleanedSuffix) && !strings.HasSuffix(e.Name, cutSuffix) && (unfinished < 0 || o < unfinished) {
+			unfinished = o
+		}
+	}
+	for _, e := range entries {
+		final, ok := strings.CutSuffix(e.Name, swapSuffix)
+		base, suffix, named := parseSegmentName(final)
+		if !ok || !named || unfinished >= 0 && base >= unfinished {
+			continue
+		}
+		p.actual[final] = e.Name
+		if suffix != ".log" {
+			continue
+		}
+		end := base + 1
+		err := walk(p.fs, p.Dir+"/"+e.Name, func(fr frame, _ error) error {
+			end = max(end, fr.h.NextOffset())
+			return nil
+		})
+		if b := (*broken)(nil); err != nil && !errors.As(err, &b) {
+			return nil, err
+		}
+		for _, old := range entries {
+			if o, suffix, ok := parseSegmentName(old.Name); ok && suffix == ".log" && o >= base && o < end {
+				for _, suffix := range []string{".log", ".index", ".timeindex", ".txnindex"} {
+					delete(there, segmentName(o, suffix))
+					p.has[segmentName(o, suffix)] = false
+				}
+			}
+		}
+	}
+	for final, name := range p.actual {
+		delete(there, name)
+		there[final], p.has[final] = true, true
+	}
+	return slices.Sorted(maps.Keys(there)), nil
+}
 
 // remade says whether a start makes the snapshot at an offset anew, or drops it: it reads the segment with the recovery
 // point, and what follows, from the start.
@@ -114,7 +172,17 @@ func (p *partition) all() error {
 			p.add(p.path(epoch.FileName), -1, -1, false, "%v", err)
 		}
 	}
+	for _, name := range p.orphans {
+		// A removal takes the segment last: whatever ends it early, within the log no index is left alone.
+		base, suffix, _ := parseSegmentName(name)
+		within := len(p.bases) > 0 && p.bases[0] < base && !p.behind(base) && suffix != ".txnindex"
+		p.add(p.path(name), -1, base, !within, "there is no segment of that offset")
+	}
 	if len(p.bases) == 0 {
+		if p.o.RecoveryPoint > max(p.o.LogStart, 0) {
+			dir, name := p.place()
+			p.add(dir+"/"+recoveryPointFile, -1, p.o.RecoveryPoint, false, "says that %s was flushed to %d, it has no segment", name, p.o.RecoveryPoint)
+		}
 		return nil
 	}
 	p.Segments = len(p.bases)
@@ -304,6 +372,10 @@ func (p *partition) batch(x *indexes, fr frame, bad error) error {
 	if int64(h.Count) != int64(h.LastOffsetDelta)+1 {
 		p.holes = true
 	}
+	if !p.has[epoch.FileName] && h.LeaderEpoch >= 0 && !p.behind(h.BaseOffset) {
+		p.has[epoch.FileName] = true // once is enough
+		p.add(p.path(epoch.FileName), -1, h.BaseOffset, true, "is not there, and the batch is of epoch %d", h.LeaderEpoch)
+	}
 	for _, o := range []batch.Offset{h.BaseOffset, h.LastOffset()} {
 		if e := p.epochs.At(o); p.known && e != h.LeaderEpoch && o >= p.Start && !p.behind(o) {
 			// That of a log start which a crash made forget may be unknown.
@@ -335,13 +407,18 @@ func (p *partition) producer(x *indexes, fr frame) error {
 	return nil
 }
 
+// place is the data directory and the name of the partition's directory in it.
+func (p *partition) place() (dir, name string) {
+	dir = p.Dir[:max(strings.LastIndexByte(p.Dir, '/'), 0)]
+	return dir, strings.TrimPrefix(p.Dir[len(dir):], "/")
+}
+
 // ends compares what lies behind the last batch, and the checkpoints.
 func (p *partition) ends() {
 	for _, at := range p.snapshots[p.next:] {
 		p.add(p.path(segmentName(at, ".snapshot")), -1, at, !p.o.Clean, "is of offset %d, the log ends at %d", at, p.End)
 	}
-	dir := p.Dir[:max(strings.LastIndexByte(p.Dir, '/'), 0)]
-	name := p.Dir[len(dir)+1:]
+	dir, name := p.place()
 	switch point := p.o.RecoveryPoint; {
 	case point > p.End:
 		p.add(dir+"/"+recoveryPointFile, -1, point, false, "says that %s was flushed to %d, it ends at %d", name, point, p.End)

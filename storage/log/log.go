@@ -77,6 +77,8 @@ type Log struct {
 
 	gathered gathered // appended, and not written yet
 
+	missing batch.Offset // the newest segment whose indexes alone were found; 0: none, or the first one's
+
 	dirMade bool // the directory exists
 	touched bool // something was written since Open
 	unseen  bool // something was appended since the last view

@@ -97,7 +97,7 @@ func (l *Log) open(o Options, report *Report) error {
 		l.finishOpen()
 		return nil
 	}
-	epochsGood, err := l.openEpochs(list, report)
+	epochsGood, err := l.openEpochs(o, list, report)
 	if err != nil {
 		return err
 	}
@@ -205,6 +205,11 @@ func (l *Log) openSegments(list listing) ([]segmentFiles, error) {
 			l.snapshots = append(l.snapshots, f.base)
 		}
 		if !f.log {
+			if f.index || f.time {
+				// Whatever ends a removal early leaves the segment and not its indexes.
+				l.logger.Warn("segment is missing: its indexes are removed", l.field(), zap.Int64("offset", int64(f.base)))
+				l.missing = f.base
+			}
 			for _, suffix := range f.indexes() {
 				if err := l.removeIfThere(fileName(f.base, suffix)); err != nil {
 					return nil, l.fail("removing an index without segment", err)
@@ -242,9 +247,13 @@ func (f segmentFiles) indexes() []string {
 }
 
 // openEpochs reads the leader epochs; false if the file cannot be read and they have to come from the batches.
-func (l *Log) openEpochs(list listing, report *Report) (bool, error) {
+func (l *Log) openEpochs(o Options, list listing, report *Report) (bool, error) {
 	if !list.epochs {
-		return true, nil
+		lost, err := l.lostEpochs(o)
+		if lost {
+			l.logger.Warn("leader epochs are read from the segments", l.field(), zap.String("missing", epochFile))
+		}
+		return !lost, err
 	}
 	b, err := disk.ReadFile(l.fs, l.dir+"/"+epochFile, 64<<20)
 	if err == nil {
@@ -260,6 +269,28 @@ func (l *Log) openEpochs(list listing, report *Report) (bool, error) {
 	}
 	l.stored = l.epochs
 	return true, nil
+}
+
+// lostEpochs says whether the file of the leader epochs is not there although it was: a flush writes it before the recovery
+// point passes a batch that has an epoch.
+func (l *Log) lostEpochs(o Options) (bool, error) {
+	for _, seg := range l.segs {
+		if seg.size < batch.HeaderSize || (!o.Clean && seg.base >= o.RecoveryPoint) {
+			continue
+		}
+		f, err := seg.log.acquire()
+		if err != nil {
+			return false, err
+		}
+		defer seg.log.release()
+		s := scanner{f: f, limit: seg.size, buf: make([]byte, batch.HeaderSize)}
+		h, err := s.header()
+		if isCorrupt(err) || err == io.EOF {
+			return false, nil // others say so
+		}
+		return err == nil && h.LeaderEpoch >= 0, err
+	}
+	return false, nil
 }
 
 // openClean opens a log that was closed in order: the snapshot that closing it left says where it ends, so nothing but
@@ -279,10 +310,15 @@ func (l *Log) openClean(o Options, found []segmentFiles, report *Report) error {
 	}
 	l.active = active{size: seg.size, maxTimestamp: batch.NoTimestamp, maxOffset: seg.base}
 	n := len(l.snapshots)
-	if n > 0 && l.snapshots[n-1] == o.RecoveryPoint && (o.RecoveryPoint > seg.base) == (seg.size > 0) && o.RecoveryPoint >= seg.base {
+	// Where a newer segment was taken away the snapshot of its base is left, or its index.
+	whole := l.missing <= seg.base && (n < 2 || l.snapshots[n-2] <= seg.base)
+	if whole && n > 0 && l.snapshots[n-1] == o.RecoveryPoint && (o.RecoveryPoint > seg.base) == (seg.size > 0) && o.RecoveryPoint >= seg.base {
 		l.end = o.RecoveryPoint
 	} else if l.end, err = seg.endOf(seg.size); err != nil {
 		return l.damaged(err, seg)
+	}
+	if l.end < o.RecoveryPoint {
+		report.Lost = o.RecoveryPoint - l.end
 	}
 	at, err := l.loadProducers(l.start, l.end, l.segs[0].base, report)
 	if err != nil {
