@@ -441,8 +441,12 @@ func TestKafkasDirectoryIsTakenOver(t *testing.T) {
 			w := note(t, b.Bootstrap, topics...)
 			ok(t, b.Stop())
 			back := filepath.Join(dir, "back")
-			w.handOver(t, to, back)
-			show(t, filepath.Join(back, "data"))
+			w.handOver(t, back, to)
+			if s := show(t, filepath.Join(back, "data")); len(s.files) == 0 {
+				t.Error("the tool was shown nothing")
+			} else {
+				asKilled(t, s)
+			}
 			for _, complaint := range w.goOn(t, back, true, func(string) {}) {
 				t.Error(complaint)
 			}

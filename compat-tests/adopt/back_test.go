@@ -43,7 +43,7 @@ func sortedKeys[V any](m map[string]V) []string {
 func ours(t *testing.T, dir string) *launch.Broker {
 	t.Helper()
 	b, err := launch.Start(launch.Options{Dir: dir, Env: []string{"CLUSTER_ID=" + clusterID}, Overrides: []string{
-		"offsets.topic.num.partitions=4", "log.cleaner.backoff.ms=200", "log.retention.check.interval.ms=1000", "log.initial.task.delay.ms=100",
+		"offsets.topic.num.partitions=4", "log.cleaner.backoff.ms=200", "log.retention.check.interval.ms=1000", "log.initial.task.delay.ms=100", "offsets.retention.check.interval.ms=500",
 	}})
 	ok(t, err)
 	t.Cleanup(b.Kill)
@@ -209,6 +209,7 @@ type noted struct {
 	spans    []span
 	raw      map[string][]byte
 	metadata []described
+	in       map[string]string // the data directory that the metadata are to have for a partition, where none lies under its name
 }
 
 func note(t *testing.T, addr string, topics ...string) noted {
@@ -221,31 +222,64 @@ func note(t *testing.T, addr string, topics ...string) noted {
 	return w
 }
 
-// handOver makes a directory for Kafka out of one of Millrace's: its partitions, checkpoints and identity as they are, beside
-// metadata of Kafka's own that have the topics.
-func (w noted) handOver(t *testing.T, from, to string) {
+// dataDirs are the data directories in one that a Kafka is started on: one or two.
+func dataDirs(dir string) []string {
+	out := []string{filepath.Join(dir, "data")}
+	if more := filepath.Join(dir, "more"); isThere(more) {
+		out = append(out, more)
+	}
+	return out
+}
+
+func isThere(name string) bool {
+	_, err := os.Stat(name)
+	return err == nil
+}
+
+func logDirs(dir string) map[string]string {
+	return map[string]string{"log.dirs": strings.Join(dataDirs(dir), ",")}
+}
+
+// handOver makes a directory for Kafka out of those of Millrace's, one or two: their partitions, checkpoints and identity as
+// they are, beside metadata of Kafka's own that have the topics.
+func (w noted) handOver(t *testing.T, to string, from ...string) {
 	t.Helper()
 	ok(t, os.MkdirAll(to, 0o755))
-	ok(t, kafka.Format(t.Context(), kafka.Options{Dir: to}))
-	data := filepath.Join(to, "data")
-	for _, name := range []string{"meta.properties", "bootstrap.checkpoint"} {
-		if err := os.Remove(filepath.Join(data, name)); err != nil && !os.IsNotExist(err) {
-			t.Fatal(err)
-		}
+	if len(from) == 2 {
+		ok(t, os.Mkdir(filepath.Join(to, "more"), 0o755))
 	}
-	entries, err := os.ReadDir(from)
-	ok(t, err)
-	for _, e := range entries {
-		if e.Name() != "__cluster_metadata-0" {
-			copyAll(t, filepath.Join(from, e.Name()), filepath.Join(data, e.Name()))
+	ok(t, kafka.Format(t.Context(), kafka.Options{Dir: to, Properties: logDirs(to)}))
+	dirs := dataDirs(to)
+	for i, data := range dirs {
+		for _, name := range []string{"meta.properties", "bootstrap.checkpoint"} {
+			if err := os.Remove(filepath.Join(data, name)); err != nil && !os.IsNotExist(err) {
+				t.Fatal(err)
+			}
+		}
+		entries, err := os.ReadDir(from[i])
+		ok(t, err)
+		for _, e := range entries {
+			if e.Name() != "__cluster_metadata-0" {
+				copyAll(t, filepath.Join(from[i], e.Name()), filepath.Join(data, e.Name()))
+			}
 		}
 	}
 	var values [][]byte
 	for _, d := range w.metadata {
-		values = append(values, d.records(1, directoryID(t, data))...)
+		d.at = nil
+		for p := range d.epochs {
+			in, name := dirs[0], fmt.Sprintf("%s-%d", d.name, p)
+			for _, data := range dirs {
+				if filepath.Base(data) == w.in[name] || isThere(filepath.Join(data, name)) {
+					in = data
+				}
+			}
+			d.at = append(d.at, directoryID(t, in))
+		}
+		values = append(values, d.records(1)...)
 	}
 	values = append(values, producerIDs(1, 100_000))
-	addRecords(t, filepath.Join(data, "__cluster_metadata-0"), values)
+	addRecords(t, filepath.Join(dirs[0], "__cluster_metadata-0"), values)
 }
 
 // goOn has Kafka go on with a directory and tells of everything that is not as it was noted, and of what Kafka itself says
@@ -253,7 +287,7 @@ func (w noted) handOver(t *testing.T, from, to string) {
 func (w noted) goOn(t *testing.T, dir string, clean bool, more func(addr string)) (complain []string) {
 	t.Helper()
 	log := &kafkaLog{}
-	k, err := kafka.Start(t.Context(), kafka.Options{Dir: dir, Output: log, Logged: true})
+	k, err := kafka.Start(t.Context(), kafka.Options{Dir: dir, Properties: logDirs(dir), Output: log, Logged: true})
 	if err != nil {
 		t.Fatalf("%v\n%s", err, log.b.String())
 	}
@@ -292,7 +326,7 @@ func (w noted) goOn(t *testing.T, dir string, clean bool, more func(addr string)
 	}
 	// What Kafka says of its own directory, closed in order, it may say of ours, and nothing more.
 	log = &kafkaLog{}
-	k, err = kafka.Start(t.Context(), kafka.Options{Dir: dir, Output: log, Logged: true})
+	k, err = kafka.Start(t.Context(), kafka.Options{Dir: dir, Properties: logDirs(dir), Output: log, Logged: true})
 	ok(t, err)
 	k.Stop()
 	own := log.kinds()
@@ -398,7 +432,10 @@ func TestKafkaStartsOnOurDirectory(t *testing.T) {
 			} else {
 				b.Kill()
 			}
-			w.handOver(t, from, to)
+			w.handOver(t, to, from)
+			if !clean {
+				asKilled(t, showKilled(t, filepath.Join(to, "data")))
+			}
 			for _, complaint := range w.goOn(t, to, clean, func(addr string) { s.goesOn(t, addr) }) {
 				t.Error(complaint)
 			}
@@ -407,7 +444,7 @@ func TestKafkaStartsOnOurDirectory(t *testing.T) {
 				return
 			}
 			spoilt := filepath.Join(t.TempDir(), "spoilt")
-			w.handOver(t, from, spoilt)
+			w.handOver(t, spoilt, from)
 			data := filepath.Join(spoilt, "data")
 			log := filepath.Join(data, "rolled-0", strings.Repeat("0", 20))
 			bytes, err := os.ReadFile(log + ".log")
@@ -433,7 +470,7 @@ func TestKafkaStartsOnOurDirectory(t *testing.T) {
 func recoverAlike(t *testing.T, w noted, from string) {
 	t.Helper()
 	theirs, mine := filepath.Join(t.TempDir(), "kafka"), filepath.Join(t.TempDir(), "ours")
-	w.handOver(t, from, theirs)
+	w.handOver(t, theirs, from)
 	copyAll(t, from, mine)
 	for _, root := range []string{filepath.Join(theirs, "data"), mine} {
 		newest := func(topic string) (name string, b []byte) {

@@ -15,7 +15,8 @@ type described struct {
 	name    string
 	id      [16]byte
 	configs map[string]string
-	epochs  []int32 // the leader epoch of each partition
+	epochs  []int32    // the leader epoch of each partition
+	at      [][16]byte // the data directory of each partition
 }
 
 // The ids of Kafka's metadata records.
@@ -39,9 +40,9 @@ func int32s(b []byte, list ...int32) []byte {
 	return b
 }
 
-// records are what makes Kafka know a topic whose partitions lie in a directory of a node, which leads them in the epoch
+// records are what makes Kafka know a topic whose partitions lie in directories of a node, which leads them in the epoch
 // behind the one in which they were written.
-func (d described) records(node int32, directory [16]byte) [][]byte {
+func (d described) records(node int32) [][]byte {
 	frame := func(kind, version byte) []byte { return []byte{1, kind, version} }
 	out := [][]byte{append(append(compactString(frame(topicRecord, 0), d.name), d.id[:]...), 0)}
 	for p, epoch := range d.epochs {
@@ -51,7 +52,7 @@ func (d described) records(node int32, directory [16]byte) [][]byte {
 		for _, n := range []int32{node, epoch + 1, 0} { // leader, leader epoch, partition epoch
 			b = binary.BigEndian.AppendUint32(b, uint32(n))
 		}
-		out = append(out, append(append(compact(b, 1), directory[:]...), 0))
+		out = append(out, append(append(compact(b, 1), d.at[p][:]...), 0))
 	}
 	for _, k := range sortedKeys(d.configs) {
 		b := compactString(compactString(append(frame(configRecord, 0), 2), d.name), k)

@@ -107,9 +107,7 @@ func write(t *testing.T, addr, dir string, list []request) {
 	}
 	_, err := adm.DeleteRecords(ctx, kadm.Offsets{"trimmed": {0: {Topic: "trimmed", Partition: 0, At: 40}}})
 	ok(t, err)
-	for i := range 3 {
-		ok(t, adm.CommitAllOffsets(ctx, "readers", kadm.Offsets{"plain": {0: {Topic: "plain", At: int64(3 + i), LeaderEpoch: int32(i) - 1, Metadata: fmt.Sprint("m", i)}}}))
-	}
+	commit(t, addr)
 	// One cleaning of all that may be cleaned.
 	compact := "compact"
 	_, err = adm.AlterTopicConfigs(ctx, []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "cleanup.policy", Value: &compact}}, "compacted", "repacked")
@@ -144,7 +142,7 @@ func produceReady(t *testing.T, c *frame.Conn, r request) int16 {
 func TestSameRequestsSameFiles(t *testing.T) {
 	list := requests(time.Now().Add(-time.Hour).UnixMilli())
 	dir := t.TempDir()
-	k, err := kafka.Start(t.Context(), kafka.Options{Dir: dir, Properties: map[string]string{"log.cleaner.backoff.ms": "200", "log.retention.check.interval.ms": "1000", "log.initial.task.delay.ms": "500"}})
+	k, err := kafka.Start(t.Context(), kafka.Options{Dir: dir, Properties: map[string]string{"log.cleaner.backoff.ms": "200", "log.retention.check.interval.ms": "1000", "log.initial.task.delay.ms": "500", "offsets.retention.check.interval.ms": "500"}})
 	ok(t, err)
 	theirs := filepath.Join(dir, "data")
 	write(t, k.Bootstrap, theirs, list)
@@ -210,9 +208,10 @@ func TestSameRequestsSameFiles(t *testing.T) {
 	p, q := offsetsOf(t, theirs), offsetsOf(t, mine)
 	slices.Sort(p)
 	slices.Sort(q)
-	if len(p) != 3 || !slices.Equal(p, q) {
+	if !slices.Equal(p, q) {
 		t.Errorf("committed offsets: Kafka's are\n%s\nhere they are\n%s", strings.Join(p, "\n"), strings.Join(q, "\n"))
 	}
+	t.Logf("%s", strings.Join(p, "\n"))
 }
 
 // byProducer sorts the entries of a snapshot: Kafka's have no order.
