@@ -3,6 +3,7 @@ package storage
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -210,8 +211,9 @@ func TestFormatCompressed(t *testing.T) {
 		t.Fatal(err)
 	}
 	const ts = 1_700_000_000_000
+	headers := []batch.RecordHeader{{Key: "header", Value: []byte("h")}, {Key: "null"}}
 	records := []batch.Record{
-		{Key: []byte("key"), Value: bytes.Repeat([]byte("v"), 60), Headers: []batch.RecordHeader{{Key: "header", Value: []byte("h")}, {Key: "null"}}},
+		{Key: []byte("key"), Value: bytes.Repeat([]byte("v"), 60)},
 		{Value: bytes.Repeat([]byte("v"), 60)},
 		{Key: []byte("a tombstone")},
 	}
@@ -219,7 +221,7 @@ func TestFormatCompressed(t *testing.T) {
 	for i, kind := range kinds {
 		u := batch.NewBuilder(batch.BuilderOptions{Codec: kind, Producer: true, ProducerID: 9, BaseSequence: int32(i * len(records))})
 		for j, r := range records {
-			u.Add(ts+int64(i*10+j), r.Key, r.Value, r.Headers...)
+			u.Add(ts+int64(i*10+j), r.Key, r.Value, headers[:max(2-2*j, 0)]...)
 		}
 		h, err := batch.ParseHeader(u.Bytes())
 		if err != nil {
@@ -246,6 +248,10 @@ func TestFormatCompressed(t *testing.T) {
 			}
 			want := records[j]
 			want.Timestamp, want.Offset = ts+int64(i*10+j), batch.Offset(i*len(records)+j)
+			if got := slices.Collect(r.Headers.All()); fmt.Sprint(got) != fmt.Sprint(headers[:max(2-2*j, 0)]) {
+				t.Errorf("codec %d: headers %v of record %d", kind, got, j)
+			}
+			r.Headers = want.Headers
 			if got := fmt.Sprintf("%+v", r); got != fmt.Sprintf("%+v", want) {
 				t.Errorf("codec %d: %s, want %+v", kind, got, want)
 			}

@@ -37,11 +37,13 @@ func fullDir(t *testing.T) string {
 	c.IndexIntervalBytes = 100
 	l, err := s.Log("topic-a", [16]byte{0x70, 15: 2}, 3, c)
 	ok(err)
+	headers := []batch.RecordHeader{{Key: "h", Value: []byte("v")}, {Key: ""}}
 	add := func(o batch.BuilderOptions, r producer.Rules, records ...batch.Record) {
 		t.Helper()
 		u := batch.NewBuilder(o)
 		for i, x := range records {
-			u.Add(ts+int64(i), x.Key, x.Value, x.Headers...)
+			u.Add(ts+int64(i), x.Key, x.Value, headers...)
+			headers = nil // the first record has some
 		}
 		h, err := batch.ParseHeader(u.Bytes())
 		ok(err)
@@ -50,9 +52,8 @@ func fullDir(t *testing.T) string {
 		l.SetHighWatermark(l.View().LogEnd())
 	}
 	long := []byte(strings.Repeat("v", 100))
-	header := batch.RecordHeader{Key: "h", Value: []byte("v")}
 	ok(l.AssignEpoch(2))
-	add(batch.BuilderOptions{}, producer.Rules{}, batch.Record{Key: []byte("k"), Value: long, Headers: []batch.RecordHeader{header, {Key: ""}}}, batch.Record{Value: []byte{0xff, 0}}, batch.Record{Key: []byte{}})
+	add(batch.BuilderOptions{}, producer.Rules{}, batch.Record{Key: []byte("k"), Value: long}, batch.Record{Value: []byte{0xff, 0}}, batch.Record{Key: []byte{}})
 	add(batch.BuilderOptions{Codec: codec.Snappy}, producer.Rules{}, batch.Record{Key: []byte("snappy"), Value: long})
 	add(batch.BuilderOptions{Producer: true, ProducerID: 1000, ProducerEpoch: 4, Transactional: true}, producer.Rules{Verified: true}, batch.Record{Value: long})
 	ok(l.Roll())

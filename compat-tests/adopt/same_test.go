@@ -211,7 +211,15 @@ func TestSameRequestsSameFiles(t *testing.T) {
 	if !slices.Equal(p, q) {
 		t.Errorf("committed offsets: Kafka's are\n%s\nhere they are\n%s", strings.Join(p, "\n"), strings.Join(q, "\n"))
 	}
-	t.Logf("%s", strings.Join(p, "\n"))
+	for _, fate := range []string{
+		`"group":"forgetful","topic":"plain","partition":0}} payload: <DELETE>`, `"group":"gone"}} payload: <DELETE>`, `"group":"passing","topic":"plain","partition":0}} payload: <DELETE>`,
+		`"metadata":"of passing","commitTimestamp":,"expireTimestamp":}`, `{"group":"members"}} payload: {"version":"3","data":{"protocolType":"consumer","generation":1,"protocol":"range","leader":,"currentStateTimestamp":,"members":[{`,
+		`{"group":"left"}} payload: {"version":"3","data":{"protocolType":"consumer","generation":2,"protocol":null,"leader":null,"currentStateTimestamp":,"members":[]`,
+	} {
+		if !strings.Contains(strings.Join(p, "\n"), fate) {
+			t.Errorf("no committed offset, and no group, of the fate %s", fate)
+		}
+	}
 }
 
 // byProducer sorts the entries of a snapshot: Kafka's have no order.

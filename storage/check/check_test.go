@@ -76,7 +76,7 @@ func TestSoundDirectories(t *testing.T) {
 
 // content is everything a broker reads of a directory, of all partitions or of one.
 func content(fs *disktest.FS, of string) (string, error) {
-	s, err := open(fs, nil)
+	s, err := open(fs)
 	if err != nil {
 		return "", err
 	}

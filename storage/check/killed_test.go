@@ -110,7 +110,7 @@ type start struct {
 // start begins a broker's life there, and reads all logs or one; see contentOf.
 func (k *killed) start(fs *disktest.FS, of string) (start, error) {
 	core, lines := observer.New(zap.WarnLevel)
-	s, err := open(fs, zap.New(core))
+	s, err := openTold(fs, zap.New(core))
 	if err != nil {
 		return start{}, err
 	}

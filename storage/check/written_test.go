@@ -24,7 +24,9 @@ const (
 	cluster = "aaaaaaaaaaaaaaaaaaaaaA"
 )
 
-func open(fs *disktest.FS, logger *zap.Logger) (*storage.Store, error) {
+func open(fs *disktest.FS) (*storage.Store, error) { return openTold(fs, nil) }
+
+func openTold(fs *disktest.FS, logger *zap.Logger) (*storage.Store, error) {
 	return storage.Open(storage.StoreOptions{Dirs: []string{dir, more}, FS: fs, NodeID: 1, Logger: logger, Now: func() time.Time { return time.UnixMilli(1_700_000_100_000) }})
 }
 
@@ -81,7 +83,7 @@ func (w *writer) ok(err error) {
 // open begins another life of the store, in which new logs lie in dir.
 func (w *writer) open() {
 	w.t.Helper()
-	s, err := open(w.fs, nil)
+	s, err := open(w.fs)
 	w.ok(err)
 	w.ok(s.WriteMeta(cluster, 1))
 	s.Cordon([]string{more})
