@@ -182,8 +182,9 @@ func configured(t *testing.T, addr string) (out []string) {
 	return out
 }
 
-// leaveHalfDone makes of a data directory that nobody closed one in which cleanings, removals and moves were under way.
-func leaveHalfDone(t *testing.T, data string) {
+// leaveHalfDone makes of a data directory that nobody closed one in which cleanings, removals and moves were under way. It counts
+// the partitions of each topic that it changes.
+func leaveHalfDone(t *testing.T, data string, count map[string]int) {
 	t.Helper()
 	first := strings.Repeat("0", 20)
 	for _, dir := range dirsWithPartitions(t, data) {
@@ -192,7 +193,9 @@ func leaveHalfDone(t *testing.T, data string) {
 		if err != nil {
 			continue // it begins later
 		}
-		switch topic, _, _ := strings.Cut(dir, "-"); topic {
+		topic, _, _ := strings.Cut(dir, "-")
+		count[topic]++
+		switch topic {
 		case "plain": // the cleaner's segment is being renamed; the old one has its other name
 			for _, suffix := range []string{".log", ".index", ".timeindex"} {
 				ok(t, os.Rename(at(first+suffix), at(first+suffix+".swap")))
@@ -263,8 +266,12 @@ func TestEverythingElseOfKafkas(t *testing.T) {
 	ok(t, err)
 	time.Sleep(2 * time.Second) // what DeleteRecords has moved is stored by then
 	k.Kill()
+	half := map[string]int{}
 	for _, data := range []string{one, two} {
-		leaveHalfDone(t, data)
+		leaveHalfDone(t, data, half)
+	}
+	if half["plain"] == 0 || half["packed"] == 0 || half["compacted"] == 0 || half["trimmed"] == 0 {
+		t.Fatalf("half done is %v", half)
 	}
 
 	to, more := filepath.Join(dir, "writable", "one"), filepath.Join(dir, "writable", "two")
