@@ -172,6 +172,9 @@ func (w *world) checkRead(v *View, d draw) error {
 
 func (w *world) checkTime(v *View, d draw) error {
 	ts := w.clock.UnixMilli() - int64(d(12000, "ago"))
+	if d(6, "far") == 0 {
+		ts = farFuture + int64(d(4, "ago")) - 1
+	}
 	var want *batch.Record
 	most := batch.Record{Timestamp: -1}
 	within := batch.Offset(-1) // the end of the first segment that has such a record, also below the log start
@@ -218,34 +221,81 @@ func endOfSegment(v *View, o batch.Offset) batch.Offset {
 	return v.LogEnd()
 }
 
-// mayGo judges a removal by the model's batches.
-func (w *world) mayGo(v *View, n int, c Config) error {
-	var total int64
-	sizes := make([]int64, len(v.segs))
-	newest := make([]int64, len(v.segs))
-	for i := range v.segs {
-		newest[i] = -1
+// piece is what a test knows of one segment before a retention, from its model or from the disk, not from the log.
+type piece struct {
+	base, end batch.Offset
+	size      int64
+	newest    int64 // the largest timestamp; -1: of no record
+	active    bool
+}
+
+// byFile is the rule for a segment of which no record has a timestamp: when its file was written decides, which is not
+// known here.
+const byFile = "too old by its file"
+
+// why says by which rule of retention the oldest segment of a log of total bytes is to go; "": by none.
+func (p piece) why(c Config, total int64, start, hw batch.Offset, now int64) (rule string) {
+	switch {
+	case hw < p.end || p.active && p.size == 0:
+		return ""
+	case !p.active && p.end <= start:
+		return "below the log start"
+	case c.Delete && c.RetentionBytes >= 0 && total-p.size >= c.RetentionBytes:
+		return "too much"
+	case !c.Delete || c.RetentionMs < 0:
+		return ""
+	case p.newest < 0:
+		return byFile
+	case now-p.newest > c.RetentionMs:
+		return "too old"
+	}
+	return ""
+}
+
+// retained judges a retention by the rules: that each segment it has removed had to go, and that the first one it has left
+// had not. It says how many went by which rule.
+func retained(before []piece, after *View, said int, c Config, start, hw batch.Offset, now int64) (map[string]int, error) {
+	total, gone := int64(0), map[string]int{}
+	for _, p := range before {
+		total += p.size
+	}
+	n := 0
+	for _, p := range before {
+		rule, went := p.why(c, total, start, hw, now), p.base < after.FirstSegment()
+		if went && rule == "" || !went && rule != "" && rule != byFile {
+			return nil, differ("segment %d to %d of %d bytes, newest %d at %d, was removed: %v; the rule is %q, of a log of %d bytes from %d, committed to %d, retention.ms %d and retention.bytes %d",
+				p.base, p.end, p.size, p.newest, now, went, rule, total, start, hw, c.RetentionMs, c.RetentionBytes)
+		}
+		if !went {
+			break
+		}
+		n++
+		gone[rule]++
+		total -= p.size
+	}
+	if n != said {
+		return nil, differ("%d segments were removed, %d were told of", n, said)
+	}
+	return gone, nil
+}
+
+// pieces is the segments of a view as the model's batches make them.
+func (w *world) pieces(v *View) []piece {
+	var out []piece
+	for i, seg := range v.segs {
+		p := piece{base: seg.base, end: w.end, newest: -1, active: i+1 == len(v.segs)}
+		if !p.active {
+			p.end = v.segs[i+1].base
+		}
 		for _, s := range w.batches {
-			if s.base >= v.segs[i].base && (i+1 == len(v.segs) || s.base < v.segs[i+1].base) {
-				sizes[i] += int64(len(s.bytes))
-				newest[i] = max(newest[i], s.h.MaxTimestamp)
+			if s.base >= p.base && s.base < p.end {
+				p.size += int64(len(s.bytes))
+				p.newest = max(p.newest, s.h.MaxTimestamp)
 			}
 		}
-		total += sizes[i]
+		out = append(out, p)
 	}
-	for i := range n {
-		end := w.end
-		if i+1 < len(v.segs) {
-			end = v.segs[i+1].base
-		}
-		old := c.RetentionMs >= 0 && (newest[i] < 0 || w.clock.UnixMilli()-newest[i] > c.RetentionMs)
-		big := c.RetentionBytes >= 0 && total-sizes[i] >= c.RetentionBytes
-		if !(old || big || end <= w.start) {
-			return differ("segment %d was removed: %d bytes, newest %d", v.segs[i].base, sizes[i], newest[i])
-		}
-		total -= sizes[i]
-	}
-	return nil
+	return out
 }
 
 // sound asks the checker what it thinks of the files: when the log was closed in order, nothing is to be wrong; after a

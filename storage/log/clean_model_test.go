@@ -65,7 +65,8 @@ func TestCleanSeeds(t *testing.T) {
 	busy(t, counts, map[string]int{
 		"crashes": 5 * n, "crashes that lost writes": 4 * n, "crashes that tore writes": n * 3 / 4, "crashes that reordered writes": n,
 		"crashes that lost names": 2 * n, "crash while cleaning": n / 4, "cleaning": 4 * n, "cleaned in part": n / 4, "swaps": 6 * n,
-		"roll": 4 * n, "truncate": n / 2, "truncate fully": n / 5, "retain": n / 2, "checked": 100 * n,
+		"roll": 4 * n, "truncate": n / 2, "truncate fully": n / 5, "checked": 100 * n,
+		"segments removed: below the log start": n / 25, "segments removed: too much": n / 40,
 	})
 	for _, s := range cleanSteps {
 		if counts[s.name] == 0 {

@@ -352,10 +352,34 @@ func (w *cleanWorld) retain(d draw) error {
 	}
 	w.log.SetConfig(c)
 	defer w.log.SetConfig(w.config)
+	before := w.pieces(w.log.View())
 	w.under.retaining = true
-	if _, err := w.log.Retain(time.UnixMilli(w.clock)); err != nil {
+	reasons, err := w.log.Retain(time.UnixMilli(w.clock))
+	if err != nil {
 		return err
 	}
-	w.start = max(w.start, w.log.View().LogStart())
+	v := w.log.View()
+	gone, err := retained(before, v, len(reasons), c, w.start, w.hw, w.clock)
+	if err != nil {
+		return err
+	}
+	for rule, n := range gone {
+		w.counts["segments removed: "+rule] += n
+	}
+	w.start = max(w.start, v.LogStart())
 	return nil
+}
+
+// pieces is the segments of a view as their files are: what a cleaning has left of the records is not the model's to say
+// to the byte.
+func (w *cleanWorld) pieces(v *View) []piece {
+	var out []piece
+	for i, seg := range v.segs {
+		p := piece{base: seg.base, end: w.end, newest: -1, active: i+1 == len(v.segs), size: int64(len(w.fs.Bytes(worldDir + "/" + fileName(seg.base, suffixLog))))}
+		if !p.active {
+			p.end = v.segs[i+1].base
+		}
+		out = append(out, p)
+	}
+	return out
 }

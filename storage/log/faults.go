@@ -20,6 +20,8 @@ type faultSwitches struct {
 	passHalf      bool // the log goes on before a segment that could not be begun
 	forgetDirty   bool // what a flush could not sync for lack of a descriptor counts as synced
 	trustCRC      bool // recovery does not compare checksums
+	keepExpired   bool // a retention leaves the last segment that is to go
+	hastyExpiry   bool // a retention takes a segment at half its age
 	acceptHoles   bool // recovery goes on behind a hole between segments
 	overwrite     bool // a truncation cuts in place although readers have the bytes
 	mixSwaps      bool // a start completes a replacement of which an unfinished part is there too

@@ -34,6 +34,8 @@ func TestPlantedFaults(t *testing.T) {
 		{name: "a roll passes what was gathered", plant: func() { faults.passGathered = true }},
 		{name: "recovery trusts checksums", plant: func() { faults.trustCRC = true }},
 		{name: "recovery accepts holes", plant: func() { faults.acceptHoles = true }},
+		{name: "retention leaves a segment that is to go", plant: func() { faults.keepExpired = true }},
+		{name: "retention takes a segment that is to stay", plant: func() { faults.hastyExpiry = true }},
 		{name: "disk ignores syncs", disk: deaf("sync")},
 		{name: "disk ignores directory syncs", disk: deaf("syncdir")},
 		{name: "disk ignores cuts", disk: deaf("truncate")},

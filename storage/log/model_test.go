@@ -92,7 +92,9 @@ func TestSeeds(t *testing.T) {
 	n := int(seeds)
 	busy(t, counts, map[string]int{
 		"crashes": n, "crashes that lost writes": n / 2, "crashes that tore writes": n / 8, "crashes that reordered writes": n / 4,
-		"crashes that lost names": n / 4, "rolls": 2 * n, "truncate": n, "truncate fully": n / 4, "close and open": n / 2, "retain": n / 2, "checked": 10 * n,
+		"crashes that lost names": n / 4, "rolls": 2 * n, "truncate": n, "truncate fully": n / 4, "close and open": n / 2, "checked": 10 * n,
+		"segments removed: below the log start": n / 25, "segments removed: too much": n / 5, "segments removed: too old": n / 40,
+		"clock set back": n / 8, "records of the far future": n / 8,
 	})
 }
 

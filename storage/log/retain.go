@@ -31,6 +31,9 @@ func (l *Log) Retain(now time.Time) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("retention: %w", err)
 	}
+	if faults.keepExpired && len(reasons) > 0 {
+		reasons = reasons[1:]
+	}
 	n := len(reasons)
 	if n == 0 {
 		return nil, nil
@@ -124,7 +127,7 @@ func (l *Log) why(c *Config, seg *segment, active bool, size int64, end batch.Of
 		}
 		largest = info.Modified.UnixMilli()
 	}
-	if age := now.UnixMilli() - largest; age > c.RetentionMs {
+	if age := now.UnixMilli() - largest; age > c.RetentionMs || faults.hastyExpiry && age > c.RetentionMs/2 {
 		return fmt.Sprintf("its largest timestamp is %d ms old, above retention.ms", age), nil
 	}
 	return "", nil

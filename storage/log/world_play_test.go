@@ -291,29 +291,35 @@ func (w *world) logStart(d draw) error {
 
 func (w *world) retain(d draw) error {
 	c := w.config
-	switch d(3, "by") {
+	switch d(4, "by") {
 	case 0:
 		c.RetentionBytes = int64(d(6000, "retention.bytes"))
 	case 1:
-		c.RetentionMs = int64(d(20000, "retention.ms"))
+		c.RetentionMs = int64(d(5000, "retention.ms"))
+	case 2:
+		c.RetentionBytes, c.RetentionMs, c.Delete = 0, 0, d(4, "delete") > 0
 	}
 	w.log.SetConfig(c)
 	defer w.log.SetConfig(w.config)
-	before := w.log.View()
+	before := w.pieces(w.log.View())
 	w.under.retaining = true
 	reasons, err := w.log.Retain(w.clock)
 	if err != nil {
 		return err
 	}
 	v := w.log.View()
-	if len(reasons) == 0 {
+	gone, err := retained(before, v, len(reasons), c, w.start, w.hw, w.clock.UnixMilli())
+	if err != nil {
+		return err
+	}
+	for rule, n := range gone {
+		w.counts["segments removed: "+rule] += n
+	}
+	if len(gone) == 0 {
 		if v.LogStart() != w.start {
 			return differ("log start moved from %d to %d although nothing was removed", w.start, v.LogStart())
 		}
 		return nil
-	}
-	if err := w.mayGo(before, len(reasons), c); err != nil {
-		return err
 	}
 	if v.LogStart() > w.hw {
 		return differ("retention moved the log start to %d, above the high watermark %d", v.LogStart(), w.hw)
@@ -323,6 +329,11 @@ func (w *world) retain(d draw) error {
 }
 
 func (w *world) timePasses(d draw) error {
+	if d(8, "set back") == 0 {
+		w.clock = w.clock.Add(-time.Duration(d(20_000, "ms")) * time.Millisecond)
+		w.counts["clock set back"]++
+		return nil
+	}
 	w.clock = w.clock.Add(time.Duration(d(4000, "ms")) * time.Millisecond)
 	return nil
 }

@@ -74,7 +74,7 @@ const worldDir = "/data/t-0"
 
 func newWorld() *world {
 	w := &world{
-		fs: disktest.New(), directory: &Directory{}, clock: time.UnixMilli(1_000_000), begun: map[batch.LeaderEpoch]batch.Offset{},
+		fs: disktest.New(), directory: &Directory{}, clock: time.UnixMilli(100_000_000), begun: map[batch.LeaderEpoch]batch.Offset{},
 		sequences: map[batch.ProducerID]int32{}, counts: map[string]int{},
 		config: Config{
 			SegmentBytes: 1500, SegmentMs: 5000, IndexBytes: 96, IndexIntervalBytes: 200, RetentionMs: -1, RetentionBytes: -1,
@@ -211,10 +211,17 @@ func (w *world) open(clean bool) (Report, error) {
 	return r, nil
 }
 
+// farFuture is in the year 2099: some producer's clock is wrong.
+const farFuture = 4_070_908_800_000
+
 func (w *world) build(d draw, o batch.BuilderOptions) ([]byte, batch.Header) {
 	b := batch.NewBuilder(o)
 	for range 1 + d(4, "records") {
 		ts := w.clock.UnixMilli() + int64(d(200, "timestamp")) - 100
+		if d(300, "far") == 0 {
+			ts = farFuture + int64(d(3, "timestamp"))
+			w.counts["records of the far future"]++
+		}
 		b.Add(ts, []byte("key"), bytes.Repeat([]byte{byte('a' + d(26, "letter"))}, d(120, "size")))
 	}
 	p := b.Bytes()
