@@ -29,14 +29,20 @@ func (l *Log) Flushes() bool {
 	return c.FlushMessages != math.MaxInt64 || c.FlushMs != math.MaxInt64
 }
 
-// FlushDue says whether flush.messages or flush.ms ask for a flush now. It may be called concurrently.
+// FlushDue says whether flush.messages or flush.ms ask for a flush now. Where the clock was set back by flush.ms or more
+// since the last flush, one is due: Kafka's scheduler then flushes nothing for as long as it was set back by. It may be
+// called concurrently.
 func (l *Log) FlushDue(now int64) bool {
 	unflushed := int64(l.View().end) - l.flushed.Load()
 	if unflushed <= 0 {
 		return false
 	}
 	c := l.cfg.Load()
-	return unflushed >= c.FlushMessages || now-l.flushedAt.Load() >= c.FlushMs
+	waited := now - l.flushedAt.Load()
+	if waited < 0 {
+		waited = -waited // the clock was set back: how long it has been nobody knows
+	}
+	return unflushed >= c.FlushMessages || waited >= c.FlushMs
 }
 
 // FlushRolledDue says whether segments that are not written to any more wait to be synced, so that the recovery point
