@@ -3,6 +3,9 @@ package storage
 import (
 	"flag"
 	"fmt"
+	"path"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,13 +24,14 @@ func unclean(t *testing.T, n, rolled, batches int) (fs *disktest.FS, tails, belo
 	t.Helper()
 	fs = disktest.New()
 	h := openTest(t, fs)
+	now := time.Now().UnixMilli() // no producer is forgotten
 	for i := range n {
 		l, err := h.Log("t", [16]byte{1}, int32(i), log.DefaultConfig())
 		if err != nil {
 			t.Fatal(err)
 		}
 		add := func(seq int) {
-			appendTo(t, l, batch.BuilderOptions{Producer: true, ProducerID: 7, BaseSequence: int32(seq)}, producer.Rules{}, 1, nil, make([]byte, 200))
+			appendTo(t, l, batch.BuilderOptions{Producer: true, ProducerID: 7, BaseSequence: int32(seq)}, producer.Rules{}, now, nil, make([]byte, 200))
 		}
 		for seq := range rolled * batches {
 			add(seq)
@@ -76,7 +80,8 @@ func recoverAll(t *testing.T, fs *disktest.FS, n int) (disktest.Counts, *Store) 
 	}
 	s.OpenLogs(list, 2)
 	for i := range n {
-		if l, err := s.LogAt(Where{}, "t", [16]byte{1}, int32(i), log.DefaultConfig()); err != nil || l.View().LogEnd() == 0 {
+		l, err := s.LogAt(Where{}, "t", [16]byte{1}, int32(i), log.DefaultConfig())
+		if err != nil || l.View().LogEnd() == 0 {
 			t.Fatal(l, err)
 		}
 	}
@@ -91,6 +96,11 @@ func TestRecoveryCost(t *testing.T) {
 		fs, tails, below := unclean(t, n, rolled, batches)
 		c, s := recoverAll(t, fs, n)
 		defer s.Close(false)
+		for i := range n {
+			if l, err := s.LogAt(Where{}, "t", [16]byte{1}, int32(i), log.DefaultConfig()); err != nil || len(l.Producers()) != 1 {
+				t.Fatalf("partition %d does not know its producer: %v", i, err)
+			}
+		}
 		t.Logf("%d partitions, %d bytes in the newest segments and %d below in %d segments each: %+v", n, tails, below, rolled, c)
 		// Beside the tail a log reads its topic id, the snapshot at the segment's base, the epochs.
 		if most := tails + int64(n)*200; c.Bytes > most {
@@ -118,13 +128,22 @@ func TestRecoveryOfTenGigabytes(t *testing.T) {
 	fs := disktest.New()
 	h := openTest(t, fs)
 	tails, below := int64(0), int64(0)
-	large := make([]byte, 32<<10)
+	large, at := make([]byte, 32<<10), time.Now().UnixMilli() // no producer is forgotten
 	for i := range n {
 		l, err := h.Log("t", [16]byte{1}, int32(i), log.DefaultConfig())
 		if err != nil {
 			t.Fatal(err)
 		}
-		appendTo(t, l, batch.BuilderOptions{}, producer.Rules{}, 1, nil, nil)
+		// Every fourth has five idempotent producers, whom a snapshot at the end of the closed segment names.
+		by := func(id int, seq int32) batch.BuilderOptions {
+			if i%4 != 0 {
+				return batch.BuilderOptions{}
+			}
+			return batch.BuilderOptions{Producer: true, ProducerID: batch.ProducerID(id), BaseSequence: seq}
+		}
+		for id := range 5 {
+			appendTo(t, l, by(id, 0), producer.Rules{}, at, nil, nil)
+		}
 		if i%2 == 0 { // the two orders of flush and roll
 			err = l.Flush()
 		}
@@ -134,7 +153,7 @@ func TestRecoveryOfTenGigabytes(t *testing.T) {
 		if err == nil && i%2 == 1 {
 			err = l.Flush()
 		}
-		if err != nil || l.RecoveryPoint() != 1 {
+		if err != nil || l.RecoveryPoint() != 5 {
 			t.Fatal(l.RecoveryPoint(), err)
 		}
 		before := l.Size()
@@ -142,12 +161,12 @@ func TestRecoveryOfTenGigabytes(t *testing.T) {
 		if i%100 == 0 {
 			tail = 31 // close to a megabyte
 		}
-		for range tail {
+		for seq := range tail {
 			value := large
 			if tail == 2 {
 				value = large[:300]
 			}
-			appendTo(t, l, batch.BuilderOptions{}, producer.Rules{}, 1, nil, value)
+			appendTo(t, l, by(0, int32(1+seq)), producer.Rules{}, at, nil, value)
 		}
 		tails += l.Size() - before
 		f, err := fs.Open(l.Dir()+"/00000000000000000000.log", disk.Write)
@@ -167,8 +186,22 @@ func TestRecoveryOfTenGigabytes(t *testing.T) {
 	c, s := recoverAll(t, fs, n)
 	t.Logf("%d bytes behind the recovery points and %d below: %+v in %v", tails, below, c, time.Since(begun))
 	defer s.Close(false)
-	// A batch that reaches over the end of what is read at a time is read twice.
-	if most := tails*5/4 + n*200; c.Bytes > most || c.Bytes < tails {
+	for i := range n {
+		l, err := s.LogAt(Where{}, "t", [16]byte{1}, int32(i), log.DefaultConfig())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var known []int32
+		for _, e := range l.Producers() {
+			known = append(known, e.LastSequence)
+		}
+		tail := int32(l.View().LogEnd()) - 5
+		if want := []int32{tail, 0, 0, 0, 0}; i%4 == 0 && !slices.Equal(known, want) || i%4 != 0 && known != nil || tail != 2 && tail != 31 {
+			t.Fatalf("partition %d ends %d batches behind its closed segment, and knows producers with the sequences %v", i, tail, known)
+		}
+	}
+	// A batch that reaches over the end of what is read at a time is read twice. A fourth reads a snapshot.
+	if most := tails*5/4 + n*200 + n/4*(14+5*46); c.Bytes > most || c.Bytes < tails {
 		t.Errorf("%d bytes are read, %d lie behind the recovery points", c.Bytes, tails)
 	}
 	if most := n*22 + 2*int(tails>>18); c.Calls() > most {
@@ -189,24 +222,66 @@ func TestUnboundedRecoveryIsSeen(t *testing.T) {
 	}
 }
 
-// TestLogsOpenSideBySide: each directory opens its logs by itself.
+// TestLogsOpenSideBySide: the directories open their logs at the same time, and each as many as it is told. What is opened
+// waits until that many are.
 func TestLogsOpenSideBySide(t *testing.T) {
-	fs, _, _ := unclean(t, 20, 1, 1)
-	fs.Slow(func(name string) time.Duration { return 100 * time.Microsecond })
-	c, s := recoverAll(t, fs, 20)
-	if got := len(s.openLogs()); got != 2 {
-		t.Fatalf("%d directories", got)
+	const n, perDirectory = 20, 3
+	fs, _, _ := unclean(t, n, 1, 1)
+	s := openTest(t, fs)
+	var list []Wanted
+	for i := range n {
+		list = append(list, Wanted{Topic: "t", ID: [16]byte{1}, Partition: int32(i), Config: log.DefaultConfig})
 	}
+	var mu sync.Mutex
+	begun := map[string]map[string]bool{"/a": {}, "/b": {}} // the logs of each directory that wait, or have waited
+	together := make(chan struct{})
+	fs.Slow(func(name string) time.Duration {
+		at := path.Dir(name)
+		mu.Lock()
+		logs := begun[path.Dir(at)]
+		if logs == nil {
+			mu.Unlock()
+			return 0
+		}
+		logs[at] = true
+		if len(begun["/a"]) == perDirectory && len(begun["/b"]) == perDirectory {
+			select {
+			case <-together:
+			default:
+				close(together)
+			}
+		}
+		mu.Unlock()
+		select {
+		case <-together:
+		case <-t.Context().Done():
+		}
+		return 0
+	})
+	opened := make(chan struct{})
+	go func() {
+		defer close(opened)
+		s.OpenLogs(list, perDirectory)
+	}()
+	select {
+	case <-together:
+	case <-time.After(20 * time.Second):
+		mu.Lock()
+		t.Errorf("opened side by side are %d logs of one directory and %d of the other, not %d of each", len(begun["/a"]), len(begun["/b"]), perDirectory)
+		close(together)
+		mu.Unlock()
+	}
+	<-opened
+	fs.Slow(nil)
 	if err := s.Close(true); err != nil {
 		t.Fatal(err)
 	}
-	if c.Opens < 20 {
-		t.Error(c)
+	if len(begun["/a"])+len(begun["/b"]) != n {
+		t.Errorf("%d logs were opened", len(begun["/a"])+len(begun["/b"]))
 	}
-	fs.Slow(nil)
-	_, s = recoverAll(t, fs, 20)
+	_, s = recoverAll(t, fs, n)
 	defer s.Close(false)
-	for i := range 20 {
+	for i := range n {
 		l, err := s.LogAt(Where{}, "t", [16]byte{1}, int32(i), log.DefaultConfig())
 		if err != nil || l.View().LogEnd() != 11 {
 			t.Fatal(fmt.Sprint(l.View().LogEnd()), err)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -223,8 +225,8 @@ func batchesIn(s Section) (int, error) {
 	return n, nil
 }
 
-// TestGroupCommit: callers of Flush that come together share a sync.
-func TestGroupCommit(t *testing.T) {
+// TestFlushBesideAppends: whoever has flushed what it appended has it durable, whoever else flushes.
+func TestFlushBesideAppends(t *testing.T) {
 	fs := disktest.New()
 	l, _, err := Open(Options{FS: fs, Dir: "/t-0", Topic: "t"})
 	if err != nil {
@@ -259,5 +261,88 @@ func TestGroupCommit(t *testing.T) {
 	wg.Wait()
 	if got := l.FlushedOffset(); got != 320 {
 		t.Fatalf("flushed to %d", got)
+	}
+}
+
+// syncedDisk is a disk whose syncs are told of before they are done.
+type syncedDisk struct {
+	disk.FS
+	sync func(name string)
+}
+
+type syncedFile struct {
+	disk.File
+	name string
+	d    syncedDisk
+}
+
+func (d syncedDisk) Open(name string, flag disk.Flag) (disk.File, error) {
+	f, err := d.FS.Open(name, flag)
+	if err != nil {
+		return nil, err
+	}
+	return syncedFile{f, name, d}, nil
+}
+
+func (f syncedFile) Sync() error {
+	f.d.sync(f.name)
+	return f.File.Sync()
+}
+
+// TestGroupCommit: callers of Flush that come while another's sync runs are served together by one more.
+func TestGroupCommit(t *testing.T) {
+	var syncs, flushes atomic.Int64
+	entered, block := make(chan struct{}, 100), make(chan struct{})
+	l, _, err := Open(Options{
+		FS: syncedDisk{disktest.New(), func(name string) {
+			if strings.HasSuffix(name, suffixLog) {
+				syncs.Add(1)
+				entered <- struct{}{}
+				<-block
+			}
+		}},
+		Dir: "/t-0", Topic: "t", Flushed: func(time.Duration) { flushes.Add(1) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	flush := func() {
+		b := batch.NewBuilder(batch.BuilderOptions{})
+		b.Add(1, nil, []byte("x"))
+		h, _ := batch.ParseHeader(b.Bytes())
+		a, err := l.Append(b.Bytes(), h, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wg.Go(func() {
+			if err := l.Flush(); err != nil || l.FlushedOffset() <= a.Last {
+				t.Errorf("flushed to %d after the flush of %d: %v", l.FlushedOffset(), a.Last, err)
+			}
+		})
+	}
+	flush()
+	<-entered
+	const n = 16
+	for range n {
+		flush()
+	}
+	// They wait behind the first, so that each has to find for itself that another's sync was its own too.
+	stacks := make([]byte, 1<<20)
+	for waiting, deadline := 0, time.Now().Add(10*time.Second); waiting < n && time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		waiting = 0
+		for _, g := range strings.Split(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
+			if strings.Contains(g, "[sync.Mutex.Lock") && strings.Contains(g, ".(*Log).flush(") {
+				waiting++
+			}
+		}
+	}
+	if l.FlushedOffset() != 0 {
+		t.Errorf("flushed to %d before anything is", l.FlushedOffset())
+	}
+	close(block)
+	wg.Wait()
+	if syncs.Load() != 2 || flushes.Load() != 2 || l.FlushedOffset() != n+1 {
+		t.Errorf("%d syncs in %d flushes to %d, for one caller and %d that came meanwhile", syncs.Load(), flushes.Load(), l.FlushedOffset(), n)
 	}
 }
