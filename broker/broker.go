@@ -116,7 +116,7 @@ type Broker struct {
 	// change brings are served at once from then on.
 	opening sync.Mutex
 	open    bool
-	// lost wakes housekeeping when a data directory was given up.
+	// lost is told when a data directory was given up.
 	lost chan struct{}
 	// relisted wakes heartbeats when other listeners are bound than before.
 	relisted chan struct{}

@@ -24,8 +24,6 @@ func (b *Broker) housekeep(ctx context.Context) {
 	defer producers.Stop()
 	due := time.NewTicker(houseInterval)
 	defer due.Stop()
-	told := map[string]bool{}
-	b.tellOffline(told) // what the start has met
 	for {
 		select {
 		case <-ctx.Done():
@@ -38,8 +36,6 @@ func (b *Broker) housekeep(ctx context.Context) {
 			for _, p := range b.replicas.all() {
 				p.ExpireProducers(ms)
 			}
-		case <-b.lost:
-			b.tellOffline(told)
 		case <-due.C:
 			if err := b.store.Housekeep(b.now()); err != nil {
 				b.refused.Error("housekeeping of the data directories failed", zap.Error(err))
@@ -86,6 +82,21 @@ func (b *Broker) flushDue(ctx context.Context) {
 // longMillis is a config in milliseconds; more than a machine can wait is for ever.
 func (b *Broker) longMillis(name string) time.Duration {
 	return time.Duration(min(b.config.Long(name), int64(math.MaxInt64/time.Millisecond))) * time.Millisecond
+}
+
+// watchDirectories tells of data directories that were given up. Nothing else may hold it up, a disk that hangs least of
+// all: a broker that is to give up answers until it has heard of it.
+func (b *Broker) watchDirectories(ctx context.Context) {
+	told := map[string]bool{}
+	b.tellOffline(told) // what the start has met
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-b.lost:
+			b.tellOffline(told)
+		}
+	}
 }
 
 // directoryLost is called when a data directory was given up.

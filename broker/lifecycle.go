@@ -87,6 +87,7 @@ func start(ctx context.Context, o Options) (b *Broker, err error) {
 		return b, err
 	}
 	b.background(b.heartbeats)
+	b.background(b.watchDirectories)
 	b.background(b.housekeep)
 	b.background(b.expireFollowers)
 	b.background(b.flushDue)
