@@ -180,7 +180,7 @@ const crashRuns = 3
 
 // crashEverywhere crashes so many runs and says how often it did.
 func crashEverywhere(runs uint64, counts map[string]int) (crashes int, err error) {
-	for seed := range runs {
+	for seed := uint64(1); seed <= runs; seed++ {
 		for kind := range uint64(3) {
 			for at := 1; ; at++ {
 				stopped, err := crashAt(seed, seed*3+kind, at, counts)
