@@ -197,6 +197,9 @@ func (w *produceWait) row(i int) *kmsg.ProduceResponseTopicPartition {
 // Done is part of wire.Pending.
 func (w *produceWait) Done() <-chan struct{} { return w.acks.Done() }
 
+// Hurry is part of wire.Pending: what is not replicated yet has timed out.
+func (w *produceWait) Hurry() { w.acks.Cancel() }
+
 // Reply is part of wire.Pending. A partition that was not replicated in time
 // keeps the base offset of its data, which stays.
 func (w *produceWait) Reply() wire.Reply {

@@ -204,6 +204,29 @@ func TestAFetchOfAnEarlierLife(t *testing.T) {
 	}
 }
 
+// A Produce that waits for replicas and is told to hurry has timed out, and keeps the offset of its data.
+func TestAHurriedProduceHasTimedOut(t *testing.T) {
+	b, _ := replicated(t)
+	req := kmsg.NewPtrProduceRequest()
+	req.Acks, req.TimeoutMillis, req.Version = -1, math.MaxInt32, 9
+	req.Topics = []kmsg.ProduceRequestTopic{{Topic: "t", Partitions: []kmsg.ProduceRequestTopicPartition{{Records: oneRecord(t)}}}}
+	waiting := dispatcher{b}.Handle(t.Context(), &wire.Request{Version: 9, Body: req.AppendTo(nil), Conn: &wire.Conn{}}).Pending
+	waiting.(interface{ Hurry() }).Hurry()
+	<-waiting.Done()
+	resp := kmsg.NewPtrProduceResponse()
+	resp.Version = 9
+	body, err := waiting.Reply().Body.Bytes()
+	if err == nil {
+		err = resp.ReadFrom(body)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := resp.Topics[0].Partitions[0]; p.ErrorCode != kerr.RequestTimedOut.Code || p.BaseOffset != 0 {
+		t.Errorf("error %d, base offset %d", p.ErrorCode, p.BaseOffset)
+	}
+}
+
 // A consumer that cannot know what a failed directory is hears that another broker leads.
 func TestAFetchFromAFailedDirectory(t *testing.T) {
 	b, _ := standing(t)

@@ -188,6 +188,32 @@ func (c *connection) answerable() (ctx context.Context, done func()) {
 	}
 }
 
+// holdWhilePending holds what heavy Produces were charged until their replies have
+// been written, and their connection with them: the rows of an answer that waits take
+// as much as those that were asked. Who is told to hurry and does not take the answer
+// either is cut off.
+func (c *connection) holdWhilePending(weighed int64, waiting []Pending) {
+	h, told := &holding{}, false
+	h.end = func(cause error) {
+		if told {
+			c.shut(ErrClosed)
+			return
+		}
+		told = true
+		for _, p := range waiting {
+			if p, ok := p.(interface{ Hurry() }); ok {
+				p.Hurry()
+			}
+		}
+		h.since.Store(max(c.server.clock(), 1))
+	}
+	h.since.Store(max(c.server.clock(), 1))
+	c.holds.Store(h)
+	c.waitPending(0)
+	c.holds.Store(nil)
+	c.listener.budgets.decoded.release(weighed)
+}
+
 // hurryHolders has heavy requests that have waited for long, or whose peer sends no
 // more, answer with what they have. Those who wait for a budget of theirs call it.
 func (s *Server) hurryHolders(b *budgets) {
@@ -195,12 +221,17 @@ func (s *Server) hurryHolders(b *budgets) {
 	if !b.hurrying.due(now) {
 		return
 	}
+	var waiting []*connection
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	// any order: each is told by itself, and that does not wait.
 	for c := range s.conns {
+		if h := c.holds.Load(); h != nil && c.listener.budgets == b && h.since.Load() != 0 {
+			waiting = append(waiting, c)
+		}
+	}
+	s.mu.Unlock()
+	for _, c := range waiting {
 		h := c.holds.Load()
-		if h == nil || c.listener.budgets != b {
+		if h == nil {
 			continue
 		}
 		since := h.since.Load()

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"context"
+	"io"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -441,6 +442,70 @@ func TestHeavyRequestsDoNotWaitForEver(t *testing.T) {
 		light.silent(time.Second)
 		if logs.Len() != 3 {
 			t.Errorf("logged %v", logs.All())
+		}
+	})
+}
+
+// hurried is a pending reply that can be hurried.
+type hurried struct{ *later }
+
+func (h hurried) Hurry() { h.become(answer("hurried")) }
+
+// A heavy Produce whose reply waits holds what it was charged, and its connection.
+// When others need that it is answered early, and cut off if it does not take the
+// answer.
+func TestHeavyProducesDoNotWaitForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		large := strings.Repeat("r", 1<<20)
+		w := newWorld(t, ServerOptions{Budget: 24 << 20, Handler: fake{handle: func(ctx context.Context, r *Request) Reply {
+			switch l := newLater(); {
+			case r.Key != keyProduce || len(r.Body) < 100_000:
+				return answer("at once")
+			case r.CorrelationID == 1:
+				return Reply{Pending: hurried{l}}
+			default:
+				time.AfterFunc(time.Minute, func() { l.become(answer(large)) })
+				return Reply{Pending: l}
+			}
+		}}})
+		defer w.close()
+		heavy := func(id int32) []byte {
+			req := kmsg.NewPtrProduceRequest()
+			req.SetVersion(7)
+			req.Topics = []kmsg.ProduceRequestTopic{{Partitions: make([]kmsg.ProduceRequestTopicPartition, 40_000)}}
+			return frame(keyProduce, 7, id, string(req.AppendTo(nil)))
+		}
+		metadata := kmsg.NewPtrMetadataRequest()
+		metadata.Topics = make([]kmsg.MetadataRequestTopic, 100_000)
+		other := w.dial()
+		defer other.nc.Close()
+		needs := func(when string, least, most time.Duration) {
+			t.Helper()
+			begun := time.Now()
+			other.nc.SetReadDeadline(begun.Add(10 * time.Minute))
+			other.send(frame(3, 0, 9, string(metadata.AppendTo(nil))))
+			other.expect(9, "at once")
+			if took := time.Since(begun); took < least || took > most {
+				t.Errorf("%s: served after %v", when, took)
+			}
+		}
+		p := w.dial()
+		defer p.nc.Close()
+		p.send(heavy(1))
+		p.produce(2, "small")
+		p.silent(time.Second)
+		if n := w.server.Stats().BudgetInUse; n < 8<<20 {
+			t.Fatalf("%d bytes of budget are held", n)
+		}
+		needs("beside one that waits", holdTime-2*time.Second, holdTime+time.Second)
+		p.expect(1, "hurried")
+		p.expect(2, "at once")
+
+		p.send(heavy(3))
+		synctest.Wait()
+		needs("beside one that cannot hurry, and is not read", 2*holdTime, 2*holdTime+2*time.Second)
+		if _, err := io.Copy(io.Discard, p.nc); isTimeout(err) {
+			t.Error("it is not cut off")
 		}
 	})
 }

@@ -92,7 +92,9 @@ type Reply struct {
 	Throttle time.Duration
 }
 
-// Pending is a reply that becomes ready later.
+// Pending is a reply that becomes ready later. One that takes much memory is told to
+// be ready at once, when it has waited long and others wait for that, if it has a
+// method Hurry().
 type Pending interface {
 	// Done is closed when Reply may be called. It must be closed eventually.
 	Done() <-chan struct{}

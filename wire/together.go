@@ -101,9 +101,18 @@ func (c *connection) handleTogether(g *together, arrived []arrival) (int, error)
 		g.requests, g.timings, g.replies = append(g.requests, r), append(g.timings, t), append(g.replies, Reply{})
 	}
 	n := c.runTogether(g)
+	var heavy int64
+	var waiting []Pending
 	for i := range n {
+		if p, a := g.replies[i].Pending, &arrived[i]; p != nil && a.weighed > heavyRequest {
+			heavy, a.weighed = heavy+a.weighed, 0
+			waiting = append(waiting, p)
+		}
 		c.handled(&arrived[i])
 		c.ran(g.requests[i], &g.replies[i], &g.timings[i])
+	}
+	if waiting != nil {
+		defer c.holdWhilePending(heavy, waiting)
 	}
 	for i := range n {
 		q := answered(g.requests[i], g.replies[i], g.timings[i])
