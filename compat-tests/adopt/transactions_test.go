@@ -347,6 +347,8 @@ func TestTransactionsAreTakenOver(t *testing.T) {
 		}
 	})
 
+	t.Run("to a full disk", func(t *testing.T) { fullDisks(t, program, from) })
+
 	t.Run("aborted", func(t *testing.T) {
 		to := filepath.Join(dir, "aborted")
 		take(t, to, "aborted", "--abort-transactions")
