@@ -9,9 +9,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"millrace/broker/partition"
 	"millrace/controller"
 	"millrace/controller/image"
 	"millrace/storage"
+	"millrace/storage/batch"
 	"millrace/storage/disktest"
 	"millrace/wire/records"
 )
@@ -69,6 +71,7 @@ func recovering(t *testing.T) (b *Broker, disk *disktest.FS, f fed, on chan stru
 	b.background(func(ctx context.Context) { b.publisher.run(ctx, f) })
 	b.background(b.expireFollowers)
 	b.background(b.housekeep)
+	b.background(b.watchDirectories)
 	time.Sleep(5 * time.Second)
 	synctest.Wait()
 	if !hangs || len(b.replicas.lackingKeys()) != 1 {
@@ -120,6 +123,49 @@ func TestAHungRecoveryHoldsNobodyUp(t *testing.T) {
 		if leading, _, _ := p.Leading(); !leading || p.Log().View().LogEnd() != 3 {
 			t.Errorf("it leads %v, with %d records", leading, p.Log().View().LogEnd())
 		}
+		disk.Hold(nil)
+		b.stop(errTestOver)
+	})
+}
+
+// That no data directory is left stops the broker, also when the checkpoints hang.
+func TestALostDirectoryIsToldBesideAHungDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, disk, _, on := recovering(t)
+		p := b.replicas.get(otherTopic, 0)
+		appendOne(t, p)
+		disk.Hold(func(op, name string) {
+			if strings.HasPrefix(name, "/data/t-0/") || strings.Contains(name, "checkpoint") {
+				<-on
+			}
+		})
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		disk.Refuse(func(op, name string) error {
+			if op == "write" && strings.HasPrefix(name, "/data/u-0/") {
+				return errors.New("input/output error")
+			}
+			return nil
+		})
+		u := oneRecord(t)
+		h, err := batch.ParseHeader(u)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Append(u, h, partition.AppendOptions{LeaderEpoch: partition.AnyEpoch}); err == nil {
+			t.Error("the disk takes what it does not")
+		}
+		synctest.Wait()
+		select {
+		case err := <-b.failed:
+			if !errors.Is(err, storage.ErrNoDirectory) {
+				t.Error(err)
+			}
+		default:
+			t.Error("nobody is told")
+		}
+		close(on)
+		disk.Refuse(nil)
 		disk.Hold(nil)
 		b.stop(errTestOver)
 	})

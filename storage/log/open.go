@@ -519,7 +519,8 @@ func (l *Log) reindex(seg *segment, size, now int64) error {
 // go with them.
 //
 // What an unfinished file condemns is gone for good before that file goes: were this cut short, the next start would take
-// what is left for finished, and an index for that of the segment which still stands there.
+// what is left for finished, and an index for that of the segment which still stands there. (An index alone is finished, too,
+// where nothing condemns it: Apache Kafka renames a segment before its indexes.)
 func (l *Log) finishReplacements(list *listing) error {
 	condemned := func(name string) bool {
 		o, _, ok := parseName(name[:len(name)-len(suffixSwap)])
