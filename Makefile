@@ -152,7 +152,7 @@ metrics: build ## names, types and labels of /metrics beside Apache Kafka's; a J
 test: needs unit bad-input pains clients frames oracle-short kgo tools adopt-short metrics image-test torture ## every test
 
 .PHONY: soak
-soak: ## fuzz every decoder for FUZZ (20s) each, then CHECKS (2000) new random worlds of each kind and longer simulations
+soak: build ## fuzz every decoder for FUZZ (20s) each, then CHECKS (2000) new random worlds of each kind and longer simulations; 2,000 partitions recovered beside Kafka
 	@for f in $$(git grep -lE '^func Fuzz' -- '*_test.go'); do \
 	  for name in $$(sed -n 's/^func \(Fuzz[A-Za-z]*\)(.*/\1/p' $$f); do \
 	    echo "fuzz $$(dirname $$f) $$name"; \
@@ -162,6 +162,7 @@ soak: ## fuzz every decoder for FUZZ (20s) each, then CHECKS (2000) new random w
 	MILLRACE_SIM_SEEDS=100 MILLRACE_SIM_WIPES=1 $(GO) test -count=1 -run Simulation -timeout 30m ./controller
 	$(GO) test -count=1 -timeout 60m ./storage/log ./storage ./broker/partition -soak 10
 	$(GO) test -count=1 -v -run TestRecoveryCost ./storage -partitions 2000
+	MILLRACE_RECOVERY_PARTITIONS=2000 MILLRACE_RECOVERY_TAIL=1048576 $(GO) test -tags compat -count=1 -v -timeout 60m -run TestRecoveryBesideKafka ./compat-tests/torture
 
 .PHONY: kafka
 kafka: ## Apache Kafka 4.4.0 on loopback, from Maven, to try things against (PORT=29092; KAFKA=3.9.2 for the old one)

@@ -1,6 +1,7 @@
 // Package torture kills a loaded broker at random moments, starts it again on the same directory, and checks that it kept
 // its promises: nothing that was acknowledged is lost (records, topics, configs, committed offsets), nothing is stored
-// twice by an idempotent producer, and the records of a key stay in order.
+// twice by an idempotent producer, and the records of a key stay in order. Of a compacted topic a record may be gone only
+// once a later one of its key is there; what was deleted stays deleted, and nothing else goes with it.
 //
 // This file is the checker: it holds what was asked and what was acknowledged, and judges what is found in the end. It
 // does no input or output. The load and the killing are in the tests, behind the build tag `compat`.
@@ -76,11 +77,21 @@ func (r *Register[T]) Check(v T, found bool) error {
 
 // Records is the history of one topic's records. Each key has one writer, which numbers its records from 0.
 type Records struct {
-	Topic string
-	sent  map[string]int           // by key: how many were handed to the producer
-	acked map[string]map[int]Found // by key and sequence number
-	seen  map[Place]map[int64]string
+	Topic     string
+	Compacted bool
+	sent      map[string]int           // by key: how many were handed to the producer
+	acked     map[string]map[int]Found // by key and sequence number
+	seen      map[Place]map[int64]numbered
+	deleted   map[int32]*Register[int64] // by partition: below which offset
 }
+
+// numbered is a record by its key and sequence number.
+type numbered struct {
+	key string
+	seq int
+}
+
+func (n numbered) String() string { return fmt.Sprintf("record %d of key %s", n.seq, n.key) }
 
 // Found is where a record is.
 type Found struct {
@@ -90,7 +101,7 @@ type Found struct {
 
 // NewRecords returns the empty history of a topic.
 func NewRecords(topic string) *Records {
-	return &Records{Topic: topic, sent: make(map[string]int), acked: make(map[string]map[int]Found), seen: make(map[Place]map[int64]string)}
+	return &Records{Topic: topic, sent: make(map[string]int), acked: make(map[string]map[int]Found), seen: make(map[Place]map[int64]numbered), deleted: make(map[int32]*Register[int64])}
 }
 
 // Sent notes the key's next record and returns its sequence number.
@@ -118,27 +129,34 @@ func (r *Records) AckedCount() (n int) {
 	return n
 }
 
-// Seen notes that a consumer was given a record: it may not change or vanish any more.
+// Deleted is below which offset a partition's records were asked to be deleted, and were: nowhere at first.
+func (r *Records) Deleted(partition int32) *Register[int64] {
+	if r.deleted[partition] == nil {
+		r.deleted[partition] = new(Register[int64])
+		r.deleted[partition].Ack(0)
+	}
+	return r.deleted[partition]
+}
+
+// Seen notes that a consumer was given a record: it may not change any more, and not vanish but as acknowledged ones may.
 func (r *Records) Seen(partition int32, offset int64, key string, value []byte) error {
 	p := Place{r.Topic, partition}
-	m := r.seen[p]
-	if m == nil {
-		m = make(map[int64]string)
-		r.seen[p] = m
-	}
 	seq, err := parse(key, value)
 	if err != nil {
 		return fmt.Errorf("%v offset %d: %w", p, offset, err)
 	}
-	text := name(key, seq)
-	if before, ok := m[offset]; ok && before != text {
-		return fmt.Errorf("%v offset %d was %s for a consumer and is %s later", p, offset, before, text)
+	m := r.seen[p]
+	if m == nil {
+		m = make(map[int64]numbered)
+		r.seen[p] = m
 	}
-	m[offset] = text
+	is := numbered{key, seq}
+	if before, ok := m[offset]; ok && before != is {
+		return fmt.Errorf("%v offset %d was %v for a consumer and is %v later", p, offset, before, is)
+	}
+	m[offset] = is
 	return nil
 }
-
-func name(key string, seq int) string { return fmt.Sprintf("record %d of key %s", seq, key) }
 
 // parse reads the sequence number and checks that the value is the payload.
 func parse(key string, value []byte) (seq int, err error) {
@@ -151,27 +169,37 @@ func parse(key string, value []byte) (seq int, err error) {
 	return 0, fmt.Errorf("the value of key %q is not what was sent: %.80q", key, value)
 }
 
-// Check judges what is stored, given by partition in the order of the log. It returns at most half a dozen
-// sentences of a kind: what consumers saw of a lost tail would hide that it was acknowledged.
-func (r *Records) Check(stored map[int32][]Stored) (problems []string) {
+// Kept is what is stored of a partition: where it starts, and its records in the order of the log.
+type Kept struct {
+	Start   int64
+	Records []Stored
+}
+
+// Check judges what is stored, by partition. It returns at most half a dozen sentences of a kind: what consumers saw of a
+// lost tail would hide that it was acknowledged.
+func (r *Records) Check(stored map[int32]Kept) (problems []string) {
 	said := make(map[string]int) // by format
 	add := func(format string, args ...any) {
 		if said[format]++; said[format] <= 6 {
 			problems = append(problems, r.Topic+": "+fmt.Sprintf(format, args...))
 		}
 	}
-	for p := range r.seen {
-		if _, ok := stored[p.Partition]; !ok {
+	for p, seen := range r.seen { // any order: each is another sentence
+		if k := stored[p.Partition]; len(k.Records) == 0 && slices.Max(slices.Collect(maps.Keys(seen))) >= k.Start {
 			add("partition %d is empty, a consumer had read from it", p.Partition)
 		}
 	}
 	found := make(map[string]map[int]Found)
 	last := make(map[string]int)
-	at := make(map[Found]string)
+	at := make(map[Found]numbered)
 	for _, partition := range slices.Sorted(maps.Keys(stored)) {
-		next := int64(0)
-		for _, s := range stored[partition] {
-			if s.Offset != next {
+		kept := stored[partition]
+		if err := r.Deleted(partition).Check(kept.Start, true); err != nil {
+			add("the start of partition %d: %v", partition, err)
+		}
+		next := kept.Start
+		for _, s := range kept.Records {
+			if s.Offset < next || s.Offset > next && !r.Compacted {
 				add("partition %d: offset %d comes where %d was due", partition, s.Offset, next)
 			}
 			next = s.Offset + 1
@@ -180,9 +208,10 @@ func (r *Records) Check(stored map[int32][]Stored) (problems []string) {
 				add("partition %d offset %d: %v", partition, s.Offset, err)
 				continue
 			}
-			at[Found{partition, s.Offset}] = name(s.Key, seq)
+			is := numbered{s.Key, seq}
+			at[Found{partition, s.Offset}] = is
 			if seq >= r.sent[s.Key] {
-				add("partition %d offset %d: %s was never sent", partition, s.Offset, name(s.Key, seq))
+				add("partition %d offset %d: %v was never sent", partition, s.Offset, is)
 				continue
 			}
 			m := found[s.Key]
@@ -192,33 +221,40 @@ func (r *Records) Check(stored map[int32][]Stored) (problems []string) {
 				last[s.Key] = -1
 			}
 			if before, twice := m[seq]; twice {
-				add("%s is stored twice: partition %d offset %d and partition %d offset %d", name(s.Key, seq), before.Partition, before.Offset, partition, s.Offset)
+				add("%v is stored twice: partition %d offset %d and partition %d offset %d", is, before.Partition, before.Offset, partition, s.Offset)
 				continue
 			}
 			m[seq] = Found{partition, s.Offset}
 			if seq < last[s.Key] {
-				add("partition %d offset %d: %s comes after record %d of it", partition, s.Offset, name(s.Key, seq), last[s.Key])
+				add("partition %d offset %d: %v comes after record %d of it", partition, s.Offset, is, last[s.Key])
 			}
 			last[s.Key] = seq
 		}
 	}
+	// mayBeGone says whether a record may have been taken away.
+	mayBeGone := func(is numbered, was Found) bool {
+		newest, ok := last[is.key]
+		return was.Offset < stored[was.Partition].Start || r.Compacted && ok && newest > is.seq
+	}
 	for _, key := range slices.Sorted(maps.Keys(r.acked)) {
 		for _, seq := range slices.Sorted(maps.Keys(r.acked[key])) {
-			acked := r.acked[key][seq]
+			acked, n := r.acked[key][seq], numbered{key, seq}
 			is, ok := found[key][seq]
 			switch {
+			case !ok && mayBeGone(n, acked):
 			case !ok:
-				add("%s is lost: it was acknowledged at partition %d offset %d", name(key, seq), acked.Partition, acked.Offset)
+				add("%v is lost: it was acknowledged at partition %d offset %d", n, acked.Partition, acked.Offset)
 			case is != acked:
-				add("%s is at partition %d offset %d, it was acknowledged at partition %d offset %d", name(key, seq), is.Partition, is.Offset, acked.Partition, acked.Offset)
+				add("%v is at partition %d offset %d, it was acknowledged at partition %d offset %d", n, is.Partition, is.Offset, acked.Partition, acked.Offset)
 			}
 		}
 	}
 	for _, partition := range slices.Sorted(maps.Keys(stored)) {
 		seen := r.seen[Place{r.Topic, partition}]
 		for _, offset := range slices.Sorted(maps.Keys(seen)) {
-			if is := at[Found{partition, offset}]; is != seen[offset] {
-				add("partition %d offset %d: a consumer was given %s, there is %q now", partition, offset, seen[offset], is)
+			place := Found{partition, offset}
+			if is, ok := at[place]; (ok || !mayBeGone(seen[offset], place)) && is != seen[offset] {
+				add("partition %d offset %d: a consumer was given %v, there is %v now", partition, offset, seen[offset], is)
 			}
 		}
 	}

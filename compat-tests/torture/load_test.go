@@ -248,6 +248,61 @@ func (w *world) checkCommits(ctx context.Context, admin *kadm.Client, group stri
 	}
 }
 
+// trim deletes the oldest records of a topic, again and again, each time up to somewhere behind the last.
+func (w *world) trim(ctx context.Context, topic string) error {
+	client, err := w.client()
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	admin := kadm.NewClient(client)
+	rng := w.rng(10)
+	at := make(map[int32]int64)
+	for ; ctx.Err() == nil; pause(ctx, rng, 200*time.Millisecond) {
+		p := rng.Int32N(loadPartitions)
+		op, cancel := context.WithTimeout(ctx, opLimit)
+		err := w.trimTo(op, admin, rng, topic, p, at)
+		cancel()
+		if err != nil && ctx.Err() == nil {
+			w.failed("delete records", err)
+		}
+	}
+	return nil
+}
+
+func (w *world) trimTo(ctx context.Context, admin *kadm.Client, rng *rand.Rand, topic string, p int32, at map[int32]int64) error {
+	ends, err := admin.ListEndOffsets(ctx, topic)
+	if err != nil {
+		return err
+	}
+	end, ok := ends.Lookup(topic, p)
+	if !ok || end.Err != nil {
+		return fmt.Errorf("no end of partition %d: %w", p, end.Err)
+	}
+	if end.Offset <= at[p] {
+		return nil
+	}
+	to := at[p] + 1 + rng.Int64N(end.Offset-at[p])
+	at[p] = to // asked for once, it may come about whenever
+	var r *Register[int64]
+	w.locked(func() { r = w.records[topic].Deleted(p); r.Begin(to) })
+	var os kadm.Offsets
+	os.Add(kadm.Offset{Topic: topic, Partition: p, At: to})
+	got, err := admin.DeleteRecords(ctx, os)
+	if err != nil {
+		return err
+	}
+	one, _ := got.Lookup(topic, p)
+	if one.Err != nil {
+		return one.Err
+	}
+	if one.LowWatermark != to {
+		w.problem("records of %s-%d were deleted below %d, it is told to start at %d", topic, p, to, one.LowWatermark)
+	}
+	w.locked(func() { r.Ack(to); w.counts["deletions of records"]++ })
+	return nil
+}
+
 // administer creates and deletes topics, changes configs, and looks them up again.
 func (w *world) administer(ctx context.Context) error {
 	client, err := w.client()

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"millrace/compat-tests/launch"
@@ -37,6 +38,16 @@ func number(t *testing.T, name string, otherwise uint64) uint64 {
 }
 
 const loadPartitions = 3
+
+// loaded is the topics that are loaded, with their configs: closed segments of one are cleaned, those of another go once
+// they were deleted, and a third is made durable at each append.
+var loaded = map[string]map[string]string{
+	"load-0":  {"segment.bytes": "1048576"}, // small, so that the broker rolls some
+	"load-1":  {"segment.bytes": "1048576"},
+	"packed":  {"cleanup.policy": "compact", "segment.ms": "500", "min.cleanable.dirty.ratio": "0.01"},
+	"trimmed": {"segment.ms": "500", "retention.ms": "-1"},
+	"durable": {"flush.messages": "1", "segment.bytes": "1048576"},
+}
 
 // TestKill loads a broker, kills it again and again, and judges what is left.
 func TestKill(t *testing.T) {
@@ -59,7 +70,8 @@ func TestKill(t *testing.T) {
 
 	// An idle world would pass everything above.
 	floors := map[string]int{"records acknowledged": 300 * kills, "commits of classic-group": kills, "commits of next-group": kills,
-		"commits of number-group": 10 * kills, "topics created": kills, "configs changed": kills,
+		"commits of number-group": 10 * kills, "topics created": kills, "configs changed": kills, "deletions of records": 2 * kills,
+		"logs cleaned": 2 * kills, "deleted segments removed": 2 * kills,
 		"records read by classic-group": 100 * kills, "records read by next-group": 100 * kills}
 	for _, kind := range slices.Sorted(maps.Keys(floors)) {
 		if w.counts[kind] < floors[kind] {
@@ -76,10 +88,12 @@ func TestKillNotices(t *testing.T) {
 		kills int
 		says  string
 	}{
-		"records lost":            {cutLog, 1, "is lost"},
-		"records stored twice":    {repeatBatch, 1, "is stored twice"},
-		"commits lost":            {loseOffsets, 0, "committed offset of"},
-		"topics and configs lost": {loseTopics, 2, "opic extra-"},
+		"records lost":             {cutLog, 1, "is lost"},
+		"records stored twice":     {repeatBatch, 1, "is stored twice"},
+		"commits lost":             {loseOffsets, 0, "committed offset of"},
+		"topics and configs lost":  {loseTopics, 2, "opic extra-"},
+		"deleted records back":     {loseStarts, 0, "the start of partition"},
+		"a key's last record lost": {cutPacked, 0, "packed: record"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			planted := ""
@@ -152,6 +166,37 @@ func repeatBatch(dir string) (string, error) {
 	return fmt.Sprintf("repeated the batch at %d of %s at offset %d", last, path, base), os.WriteFile(path, append(content[:end:end], again...), 0o644)
 }
 
+// loseStarts forgets where logs start: what is left of the segment with the start is there again.
+func loseStarts(dir string) (string, error) {
+	path := filepath.Join(dir, "log-start-offset-checkpoint")
+	return "emptied " + path, os.WriteFile(path, []byte("0\n0\n"), 0o644)
+}
+
+// cutPacked cuts the newest segments of a compacted topic.
+func cutPacked(dir string) (string, error) {
+	logs, err := filepath.Glob(filepath.Join(dir, "packed-*", "*.log"))
+	if err != nil {
+		return "", err
+	}
+	cut := 0
+	for i, l := range logs {
+		if i+1 < len(logs) && filepath.Dir(logs[i+1]) == filepath.Dir(l) {
+			continue
+		}
+		if info, err := os.Stat(l); err != nil || info.Size() == 0 {
+			continue
+		}
+		if err := os.Truncate(l, 0); err != nil {
+			return "", err
+		}
+		cut++
+	}
+	if cut == 0 {
+		return "", fmt.Errorf("no segment of a compacted topic holds anything: %v", logs)
+	}
+	return fmt.Sprintf("emptied the newest segments of %d compacted logs", cut), nil
+}
+
 // loseOffsets empties the logs of the groups' offsets, which was never compacted.
 func loseOffsets(dir string) (string, error) {
 	logs, err := filepath.Glob(filepath.Join(dir, "__consumer_offsets-*", "*.log"))
@@ -192,7 +237,9 @@ func campaign(t *testing.T, seed uint64, kills int, sabotage func(dir string, ov
 	if err != nil {
 		t.Fatal(err)
 	}
-	options := launch.Options{Dir: filepath.Join(t.TempDir(), "data"), Listen: addr}
+	var told lines
+	options := launch.Options{Dir: filepath.Join(t.TempDir(), "data"), Listen: addr, Log: &told,
+		Overrides: []string{"log.cleaner.backoff.ms=300", "log.retention.check.interval.ms=500", "log.initial.task.delay.ms=500"}}
 	broker, err := launch.Start(options)
 	if err != nil {
 		t.Fatal(err)
@@ -202,7 +249,7 @@ func campaign(t *testing.T, seed uint64, kills int, sabotage func(dir string, ov
 		log = broker.Log()
 	}()
 	w = newWorld(broker.Bootstrap, seed)
-	topics := []string{"load-0", "load-1"}
+	topics := slices.Sorted(maps.Keys(loaded))
 	if err := w.prepare(t.Context(), topics); err != nil {
 		t.Fatal(err)
 	}
@@ -226,6 +273,7 @@ func campaign(t *testing.T, seed uint64, kills int, sabotage func(dir string, ov
 	})
 	run(func() error { return w.commitNumbers(load, "number-group", topics[0], loadPartitions) })
 	run(func() error { return w.administer(load) })
+	run(func() error { return w.trim(load, "trimmed") })
 
 	restart := func() (err error) {
 		var next *launch.Broker
@@ -270,6 +318,8 @@ func campaign(t *testing.T, seed uint64, kills int, sabotage func(dir string, ov
 	for _, r := range w.records {
 		w.counts["records acknowledged"] += r.AckedCount()
 	}
+	w.counts["logs cleaned"] = told.count("log was cleaned", "packed-")
+	w.counts["deleted segments removed"] = told.count("below the log start", "trimmed-")
 	t.Logf("acknowledged: %v", w.counts)
 	t.Logf("refused or unanswered: %v", w.errs)
 	if err != nil {
@@ -298,17 +348,46 @@ func campaign(t *testing.T, seed uint64, kills int, sabotage func(dir string, ov
 	return w, log, w.verify(t.Context(), topics)
 }
 
-// prepare creates the topics that are loaded. Small segments make the broker roll some.
+// lines is what a broker has told over its lives.
+type lines struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text = append(l.text, p...)
+	return len(p), nil
+}
+
+// count says how many lines hold all of some words.
+func (l *lines) count(words ...string) (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for line := range strings.Lines(string(l.text)) {
+		if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) }) {
+			n++
+		}
+	}
+	return n
+}
+
+// prepare creates the topics that are loaded.
 func (w *world) prepare(ctx context.Context, topics []string) error {
 	client, err := w.client()
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	segment := "1048576"
 	for _, topic := range topics {
 		w.records[topic] = NewRecords(topic)
-		if _, err := kadm.NewClient(client).CreateTopic(ctx, loadPartitions, 1, map[string]*string{"segment.bytes": &segment}, topic); err != nil {
+		configs := make(map[string]*string)
+		for k, v := range loaded[topic] {
+			configs[k] = &v
+		}
+		w.records[topic].Compacted = loaded[topic]["cleanup.policy"] == "compact"
+		if _, err := kadm.NewClient(client).CreateTopic(ctx, loadPartitions, 1, configs, topic); err != nil {
 			return fmt.Errorf("create %s: %w", topic, err)
 		}
 	}
@@ -348,23 +427,32 @@ func (w *world) verify(ctx context.Context, topics []string) error {
 }
 
 // readAll reads a topic from the start to its end.
-func (w *world) readAll(ctx context.Context, admin *kadm.Client, topic string) (map[int32][]Stored, error) {
+func (w *world) readAll(ctx context.Context, admin *kadm.Client, topic string) (map[int32]Kept, error) {
+	begins, err := admin.ListStartOffsets(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
 	ends, err := admin.ListEndOffsets(ctx, topic)
+	for err == nil && errors.Is(ends.Error(), kerr.OffsetNotAvailable) { // what is to be durable first is made so at the start
+		time.Sleep(10 * time.Millisecond)
+		ends, err = admin.ListEndOffsets(ctx, topic)
+	}
 	if err != nil {
 		return nil, err
 	}
 	starts := make(map[int32]kgo.Offset)
-	left := 0
+	stored := make(map[int32]Kept)
 	for p, end := range ends[topic] {
-		if end.Err != nil {
-			return nil, end.Err
+		begin, _ := begins.Lookup(topic, p)
+		if err := errors.Join(begin.Err, end.Err); err != nil {
+			return nil, err
 		}
-		if end.Offset > 0 {
+		stored[p] = Kept{Start: begin.Offset}
+		if end.Offset > begin.Offset {
 			starts[p] = kgo.NewOffset().AtStart()
-			left++
 		}
 	}
-	stored := make(map[int32][]Stored)
+	left := len(starts)
 	if left == 0 {
 		return stored, nil
 	}
@@ -379,7 +467,9 @@ func (w *world) readAll(ctx context.Context, admin *kadm.Client, topic string) (
 			return nil, fmt.Errorf("%d partitions were not read to their ends: %w", left, err)
 		}
 		fetches.EachRecord(func(r *kgo.Record) {
-			stored[r.Partition] = append(stored[r.Partition], Stored{r.Offset, string(r.Key), r.Value})
+			k := stored[r.Partition]
+			k.Records = append(k.Records, Stored{r.Offset, string(r.Key), r.Value})
+			stored[r.Partition] = k
 			if r.Offset == ends[topic][r.Partition].Offset-1 {
 				left--
 			}
