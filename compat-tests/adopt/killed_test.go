@@ -29,6 +29,7 @@ var alikeTopics = map[string]string{
 	"rolled":  "segment.bytes=1048576 index.interval.bytes=1000",
 	"dense":   "index.interval.bytes=0",
 	"small":   "",
+	"single":  "",
 	"open":    "", // with a transaction that stays open
 }
 
@@ -62,6 +63,7 @@ func goesOnAlike(first int64) (out []request) {
 		out = append(out, request{"dense", rawBatch{first: at, records: []record{{value: value[:100]}, {at: 1}}}.bytes()})
 	}
 	out = append(out, request{"small", rawBatch{first: first, records: []record{{value: []byte("one")}, {value: []byte("two"), at: 7}}}.bytes()})
+	out = append(out, request{"single", rawBatch{first: first, records: []record{{value: []byte("one")}}}.bytes()})
 	return append(out, request{"open", rawBatch{first: first, records: []record{{value: []byte("behind what is undecided")}, {at: 1}}}.bytes()})
 }
 
@@ -156,6 +158,25 @@ func TestKilledAlike(t *testing.T) {
 		asKilled(t, y)
 		asKilled(t, x)
 	}
+	wrong := filepath.Join(dir, "wrong")
+	copyAll(t, mine[0], wrong)
+	for _, name := range segmentFiles(t, wrong, ".index", ".timeindex", ".txnindex") {
+		if b, err := os.ReadFile(name); err == nil && len(b) > 40 && !isActive(name) {
+			b[len(b)/2&^7+3] ^= 2 // in one entry
+			ok(t, os.WriteFile(name, b, 0o644))
+		}
+	}
+	missed := 0
+	if s := showKilled(t, wrong); len(s.findings) > 0 {
+		for _, f := range s.findings {
+			if !s.isKafkasToo(f) {
+				missed++
+			}
+		}
+	}
+	if missed < 4 {
+		t.Errorf("of indexes of closed segments that are wrong the tool finds %d", missed)
+	}
 	for _, kind := range saidOfKafkas {
 		if !kinds[kind] {
 			t.Errorf("the tool does not say of a directory of Kafka's: %s", kind)
@@ -213,6 +234,10 @@ func alikeLines(file string, lines []string) (out []string) {
 	}
 	return out
 }
+
+// ofMoves is what a Kafka that starts with a move under way says of itself: it begins before it is registered, and before it
+// leads.
+var ofMoves = regexp.MustCompile(`ASSIGN_REPLICAS_TO_DIRS|AssignmentsManager .* STALE_BROKER_EPOCH|ReplicaAlterLogDirsThread-\d+\]: Partition moved-0 marked as failed`)
 
 // TestKafkaGoesOnWithOurMove kills Millrace while a log is on its way to another data directory. Kafka goes on with what
 // lies there, ends the move, and serves the same bytes; and it goes on where an exchange was cut short as FORMAT.md says ours
@@ -296,7 +321,9 @@ func TestKafkaGoesOnWithOurMove(t *testing.T) {
 	back := filepath.Join(dir, "back")
 	w.handOver(t, back, mine...)
 	for _, complaint := range w.goOn(t, back, false, arrived) {
-		t.Error(complaint)
+		if !ofMoves.MatchString(complaint) {
+			t.Error(complaint)
+		}
 	}
 
 	// The old log is renamed for deletion, the new one has not got its name yet.
@@ -315,7 +342,9 @@ func TestKafkaGoesOnWithOurMove(t *testing.T) {
 	v.in = map[string]string{"moved-0": map[string]string{mine[0]: "data", mine[1]: "more"}[to]} // they are told before the exchange
 	v.handOver(t, cut, next...)
 	for _, complaint := range v.goOn(t, cut, false, arrived) {
-		t.Error(complaint)
+		if !ofMoves.MatchString(complaint) {
+			t.Error(complaint)
+		}
 	}
 
 	// Both under the plain name.

@@ -21,21 +21,23 @@ import (
 	"millrace/storage/producer"
 )
 
-var bits = flag.Int("bits", 10, "how many bits of each file TestCorruptedBytes changes")
+var bits = flag.Int("bits", 5, "how many bits of each file TestCorruptedBytes changes")
 
 // bitsOf is how many bits of a file of a kind are changed.
 func bitsOf(kind, of string) int {
 	n := *bits
 	if testing.Short() {
-		n = min(n, 6)
+		n = min(n, 3)
 	}
 	switch {
+	case of == "":
+		return 2 * *bits
+	case of == "t":
+		return n
 	case strings.HasSuffix(kind, ".deleted"), strings.HasSuffix(kind, ".cleaned"):
 		return (n + 4) / 5 // nobody reads them
-	case of == "t" || of == "":
-		return n
 	}
-	return (n + 2) / 3
+	return (n + 1) / 2
 }
 
 func report(t testing.TB, fs *disktest.FS) check.Report {
