@@ -28,6 +28,25 @@ func readsOnly(key int16) bool {
 	return false
 }
 
+// olderSegments says that a server lets segments be small by segment.bytes, as those before
+// Kafka 4 do, which do not know the config that does since.
+func (s *side) olderSegments() bool {
+	c, err := s.conn("watch")
+	if err != nil {
+		return false
+	}
+	req := kmsg.NewPtrCreateTopicsRequest()
+	req.Version, req.ValidateOnly, req.TimeoutMillis = 5, true, 10000
+	t := kmsg.NewCreateTopicsRequestTopic()
+	t.Topic, t.NumPartitions, t.ReplicationFactor = s.prefix+"is-not-made", 1, 1
+	small := kmsg.NewCreateTopicsRequestTopicConfig()
+	small.Name, small.Value = "segment.bytes", kmsg.StringPtr("1000")
+	t.Configs = append(t.Configs, small)
+	req.Topics = append(req.Topics, t)
+	r, ok := c.Ask(req).Response.(*kmsg.CreateTopicsResponse)
+	return ok && len(r.Topics) == 1 && r.Topics[0].ErrorCode == 0
+}
+
 // beyondOld ends a sequence that has written times below none: what is read with
 // them as message sets, 3.9 fails at.
 func (p *Play) beyondOld(b batch.Batch) {

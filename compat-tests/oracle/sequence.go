@@ -206,6 +206,9 @@ func (p *Play) makeTopic(v pick, name string, partitions int32, configs []string
 		for i := 0; i+1 < len(configs); i += 2 {
 			c := kmsg.NewCreateTopicsRequestTopicConfig()
 			c.Name, c.Value = configs[i], kmsg.StringPtr(configs[i+1])
+			if p.old && c.Name == "internal.segment.bytes" && s == p.kafka() && s.olderSegments() {
+				c.Name = "segment.bytes"
+			}
 			t.Configs = append(t.Configs, c)
 		}
 		req.Topics = append(req.Topics, t)
