@@ -83,10 +83,60 @@ func TestIdentity(t *testing.T) {
 	if _, err := h.try(1); !errors.Is(err, ErrIdentity) {
 		t.Fatalf("one partition twice: %v", err)
 	}
+	for _, dir := range h.dirs {
+		h.fs.Put(dir+"/t-0/partition.metadata", []byte("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAACQ"))
+	}
+	if _, err := h.try(1); !errors.Is(err, ErrIdentity) {
+		t.Fatalf("one partition of a topic twice: %v", err)
+	}
 	h.dirs = []string{"/data", "/data/"}
 	if _, err := h.try(1); err == nil {
 		t.Fatal("a directory named twice")
 	}
+}
+
+// TestTopicMadeAnewElsewhere has a partition in two directories: one was given up, then the topic was deleted and made
+// anew, and now both directories work.
+func TestTopicMadeAnewElsewhere(t *testing.T) {
+	for name, dirs := range map[string][]string{"the new one last": {"/a", "/b"}, "the new one first": {"/b", "/a"}} {
+		t.Run(name, func(t *testing.T) {
+			h := newHouse(t, "/a")
+			h.add(h.log("t", 1, 0), 1)
+			h.ok(h.s.Close(true))
+			h.dirs = []string{"/b"}
+			h.open()
+			h.add(h.log("t", 2, 0), 2)
+			h.ok(h.s.Close(true))
+			h.dirs = dirs
+			h.open()
+			h.end(h.log("t", 2, 0), 2)
+			if got := h.s.Unopened(); len(got) != 1 || got[0].TopicID[0] != 1 {
+				t.Fatalf("left over: %v", got)
+			}
+			h.ok(h.s.PutAside("t", 0))
+			if h.exists("/a/t-0") || !h.exists("/b/t-0") {
+				t.Fatal("the deleted topic's files are to be put aside, and no others")
+			}
+			h.ok(h.s.Close(true))
+			h.open()
+			h.end(h.log("t", 2, 0), 2)
+		})
+	}
+	t.Run("neither is wanted", func(t *testing.T) {
+		h := newHouse(t, "/a")
+		h.add(h.log("t", 1, 0), 1)
+		h.ok(h.s.Close(true))
+		h.dirs = []string{"/b"}
+		h.open()
+		h.add(h.log("t", 2, 0), 2)
+		h.ok(h.s.Close(true))
+		h.dirs = []string{"/a", "/b"}
+		h.open()
+		h.ok(h.s.PutAside("t", 0))
+		if h.exists("/a/t-0") || h.exists("/b/t-0") || len(h.s.Unopened()) != 0 {
+			t.Fatal("both are to be put aside")
+		}
+	})
 }
 
 func TestDirectoriesShareTheLogs(t *testing.T) {

@@ -37,7 +37,7 @@ func (w Where) assigned() bool { return !reserved(w.Directory) }
 // not registered.)
 func (s *Store) LogAt(at Where, topic string, id [16]byte, partition int32, c log.Config) (*log.Log, error) {
 	k := partitionKey{topic: topic, partition: partition}
-	e, err := s.entry(k, at)
+	e, err := s.entry(k, id, at)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func (d *directory) stored(kind int, k partitionKey) batch.Offset {
 }
 
 // entry finds or makes a partition's entry and chooses its directory.
-func (s *Store) entry(k partitionKey, at Where) (*entry, error) {
+func (s *Store) entry(k partitionKey, id [16]byte, at Where) (*entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -97,7 +97,7 @@ func (s *Store) entry(k partitionKey, at Where) (*entry, error) {
 	if e := s.logs[k]; e != nil {
 		return e, nil
 	}
-	dir, err := s.choose(k, at)
+	dir, err := s.choose(k, id, at)
 	if err != nil {
 		return nil, err
 	}
@@ -110,14 +110,14 @@ func (s *Store) entry(k partitionKey, at Where) (*entry, error) {
 }
 
 // choose says, under mu, which directory a partition's log lies in, or is to lie in.
-func (s *Store) choose(k partitionKey, at Where) (*directory, error) {
+func (s *Store) choose(k partitionKey, id [16]byte, at Where) (*directory, error) {
+	if d := s.holder(k, id); d != nil {
+		return d, nil
+	}
 	var best, own *directory
 	var lost error
 	nameless := false
 	for _, d := range s.dirs {
-		if d.found[k] {
-			return d, nil
-		}
 		if err := d.health.Offline(); err != nil {
 			lost = err
 			continue
@@ -157,6 +157,47 @@ func (s *Store) choose(k partitionKey, at Where) (*directory, error) {
 		return preferred, nil
 	}
 	return best, nil
+}
+
+// holder is, under mu, the directory that a partition was found in, or nil. Of several it is the one that holds the files
+// of this topic, or else one that does not say whose it holds.
+func (s *Store) holder(k partitionKey, id [16]byte) (found *directory) {
+	var nameless *directory
+	for _, d := range s.dirs {
+		if !d.found[k] {
+			continue
+		}
+		if found == nil {
+			found = d
+			continue
+		}
+		for _, d := range []*directory{found, d} {
+			switch of, err := s.topicIn(d, k); {
+			case err != nil:
+			case of == id:
+				return d
+			case of == [16]byte{}:
+				nameless = d
+			}
+		}
+	}
+	if nameless != nil {
+		return nameless
+	}
+	return found
+}
+
+// ofTwoTopics says whether what two directories hold under a partition's name is known not to be of one topic: one of
+// them was given up, then the topic was deleted and made anew in the other. Which of them is wanted the metadata says.
+func (s *Store) ofTwoTopics(a, b *directory, k partitionKey) bool {
+	x, errX := s.topicIn(a, k)
+	y, errY := s.topicIn(b, k)
+	return errX == nil && errY == nil && x != y
+}
+
+// topicIn is the id of the topic whose partition a directory holds; zero: it does not say.
+func (s *Store) topicIn(d *directory, k partitionKey) ([16]byte, error) {
+	return log.ReadTopicID(s.fs, d.path+"/"+partitionDir(k.topic, k.partition))
 }
 
 // roomier says, under Store.mu, whether a new log goes to this directory rather than to another: to one that is not
@@ -253,18 +294,19 @@ func (s *Store) putAside(d *directory, k partitionKey) error {
 func (s *Store) PutAside(topic string, partition int32) error {
 	k := partitionKey{topic: topic, partition: partition}
 	s.mu.Lock()
-	var in *directory
+	var in []*directory
 	for _, d := range s.dirs {
 		if d.found[k] {
-			in = d
+			in = append(in, d)
 			delete(d.found, k)
 		}
 	}
 	s.mu.Unlock()
-	if in == nil {
-		return nil
+	var errs []error
+	for _, d := range in {
+		errs = append(errs, s.putAside(d, k))
 	}
-	return s.putAside(in, k)
+	return errors.Join(errs...)
 }
 
 // Found is a partition that is on disk.
@@ -282,7 +324,7 @@ func (s *Store) Unopened() []Found {
 	var out []Found
 	for _, d := range s.dirs {
 		for k := range d.found {
-			id, err := log.ReadTopicID(s.fs, d.path+"/"+partitionDir(k.topic, k.partition))
+			id, err := s.topicIn(d, k)
 			if err != nil {
 				s.logger.Warn("topic id is not readable", zap.String("dir", d.path), zap.String("topic", k.topic), zap.Int32("partition", k.partition), zap.Error(err))
 			}

@@ -34,6 +34,7 @@ func (s *Store) OpenLogs(list []Wanted, perDirectory int) {
 			if d.found[partitionKey{topic: w.Topic, partition: w.Partition}] {
 				byDir[d] = append(byDir[d], w)
 				total++
+				break
 			}
 		}
 	}

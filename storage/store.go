@@ -453,13 +453,13 @@ func (s *Store) checkIdentity() error {
 			return fmt.Errorf("%w: %s is of cluster %s, another directory of %s", ErrIdentity, d.path, d.meta.clusterID, s.clusterID)
 		}
 	}
-	seen := map[partitionKey]string{}
-	for _, d := range s.dirs {
+	for i, d := range s.dirs {
 		for k := range d.found {
-			if other, ok := seen[k]; ok {
-				return fmt.Errorf("%w: %s and %s both hold %s", ErrIdentity, other, d.path, partitionDir(k.topic, k.partition))
+			for _, other := range s.dirs[:i] {
+				if other.found[k] && !s.ofTwoTopics(other, d, k) {
+					return fmt.Errorf("%w: %s and %s both hold %s", ErrIdentity, other.path, d.path, partitionDir(k.topic, k.partition))
+				}
 			}
-			seen[k] = d.path
 		}
 	}
 	return nil
