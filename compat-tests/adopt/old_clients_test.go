@@ -79,7 +79,6 @@ func TestOldClientsReadWhatTransactionsLeft(t *testing.T) {
 		}
 	}
 	t.Logf("%d answers were compared, of which 3.9.2 sends %d messages twice", len(ours), twice)
-// the same, but for %d messages that Kafka sends twice", len(ours), twice)
 	// Who has come to the marker at the end gets past it.
 	end := ours[len(ours)-1]
 	write(client(t, b.Bootstrap, kgo.DisableIdempotentWrite(), kgo.ProducerBatchCompression(kgo.NoCompression())), topics[0], "past it")
