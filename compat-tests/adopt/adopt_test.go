@@ -151,7 +151,7 @@ func launder(t *testing.T, addr, dir string) {
 
 // seen is all that is compared of some topics, a line each, sorted.
 func seen(t *testing.T, addr string, topics ...string) []string {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	adm := kadm.NewClient(client(t, addr))
 	var out []string
