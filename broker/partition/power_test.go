@@ -348,6 +348,7 @@ func TestGroupCommit(t *testing.T) {
 	if hw := p.State().HighWatermark; hw != n {
 		t.Errorf("the high watermark is %d", hw)
 	}
+	p.Close() // and whoever flushes has ended
 	if s := syncs.Load(); s != 2 {
 		t.Errorf("%d syncs for an append and %d that came meanwhile, not 2", s, n-1)
 	}
