@@ -259,10 +259,12 @@ func TestHorizonWithTheClockSetBack(t *testing.T) {
 func TestLagOfTheFarFuture(t *testing.T) {
 	for lag, want := range map[int64]batch.Offset{0: 4, hour: 1} {
 		x := newLaundry(t, Config{MinCompactionMs: lag})
-		for i, ts := range []int64{x.clock, farFuture, x.clock, x.clock} {
-			u := batch.NewBuilder(batch.BuilderOptions{})
-			u.Add(ts, []byte("k"), []byte{byte(i)})
-			x.append(u.Bytes())
+		for _, segment := range [][]int64{{x.clock}, {x.clock, farFuture}, {x.clock}} {
+			for _, ts := range segment {
+				u := batch.NewBuilder(batch.BuilderOptions{})
+				u.Add(ts, []byte("k"), []byte("v"))
+				x.append(u.Bytes())
+			}
 			x.roll()
 		}
 		x.clock += 2 * hour
