@@ -25,7 +25,7 @@ type far struct {
 func newFar(t *testing.T) *far {
 	x := &far{lived: newLived(t)}
 	c := x.o.Config
-	c.IndexIntervalBytes, c.SegmentBytes, c.SegmentMs = 1, maxSegment, 1<<60
+	c.IndexIntervalBytes, c.SegmentBytes, c.SegmentMs = 1, longest, 1<<60
 	x.o.Config = c
 	x.log.SetConfig(c)
 	return x
@@ -104,7 +104,10 @@ func (x *far) sound() {
 	}
 }
 
-const far31 = batch.Offset(1) << 31
+const (
+	far31   = batch.Offset(1) << 31
+	longest = 1<<31 - 1 // of a segment, in bytes
+)
 
 // TestOffsetsFarFromTheirSegment: a segment takes offsets up to 2^31-1 above its base, and the next one goes to another,
 // which begins where the log ends, or where that is too far, too, with the batch. All are found, however the log is opened.
@@ -224,7 +227,7 @@ func TestSegmentOfTwoGigabytes(t *testing.T) {
 	x.ok(x.log.Close())
 	x.o.RecoveryPoint = x.log.RecoveryPoint()
 	name := x.o.Dir + "/" + fileName(0, suffixLog)
-	large := maxSegment - 3*small
+	large := longest - 3*small
 	head := x.fs.Bytes(name)
 	binary.BigEndian.PutUint32(head[8:], uint32(large-batch.LengthOverhead))
 	binary.BigEndian.PutUint32(head[17:], crcOfHole(head[atAttributes:], large-small))
@@ -240,7 +243,7 @@ func TestSegmentOfTwoGigabytes(t *testing.T) {
 	for o := range batch.Offset(3) {
 		x.copied(1+o, 1)
 	}
-	if x.log.active.size != maxSegment {
+	if x.log.active.size != longest {
 		t.Fatalf("the segment has %d bytes", x.log.active.size)
 	}
 	x.bases(0)
@@ -253,12 +256,12 @@ func TestSegmentOfTwoGigabytes(t *testing.T) {
 	x.found("killed")
 	x.closed()
 	x.found("closed in order")
-	if e, ok, err := x.log.segs[0].offsets.last(); err != nil || !ok || int64(e.position) != maxSegment-small {
+	if e, ok, err := x.log.segs[0].offsets.last(); err != nil || !ok || int64(e.position) != longest-small {
 		t.Errorf("the last entry of the index is %+v: %v", e, err)
 	}
 	x.o.RecoveryPoint = 0
 	x.fs.Kill()
-	if r, _ := x.open(false); r.Cut != nil || len(r.Damage) != 0 || r.Scanned < maxSegment {
+	if r, _ := x.open(false); r.Cut != nil || len(r.Damage) != 0 || r.Scanned < longest {
 		t.Fatalf("%+v", r)
 	}
 	x.bases(0, 4)
@@ -274,10 +277,10 @@ func TestSegmentOfTwoGigabytes(t *testing.T) {
 	x.fs.Kill()
 	f, err = x.fs.Open(name, disk.Write)
 	x.ok(err)
-	x.ok(f.Truncate(maxSegment + 1))
+	x.ok(f.Truncate(longest + 1))
 	x.ok(f.Close())
-	if _, _, err := Open(x.o); err == nil || !strings.Contains(err.Error(), fmt.Sprint(int64(maxSegment)+1)) {
-		t.Errorf("a segment of %d bytes is opened: %v", int64(maxSegment)+1, err)
+	if _, _, err := Open(x.o); err == nil || !strings.Contains(err.Error(), fmt.Sprint(int64(longest)+1)) {
+		t.Errorf("a segment of %d bytes is opened: %v", int64(longest)+1, err)
 	}
 }
 
