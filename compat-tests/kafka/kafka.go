@@ -8,6 +8,7 @@ package kafka
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -117,6 +118,7 @@ type Options struct {
 	JVM        []string          // more arguments of the server's java
 	Output     io.Writer         // of the server's process; nil: dropped
 	Logged     bool              // the server writes its log to Output, from INFO on, a line each: [thread] LEVEL class - text
+	Within     time.Duration     // how long it may take to become ready; 0: three minutes
 }
 
 // Server is a running Apache Kafka.
@@ -196,7 +198,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		return nil, err
 	}
 	go func() { s.exited <- s.cmd.Wait() }()
-	if err := s.await(ctx); err != nil {
+	if err := s.await(ctx, cmp.Or(o.Within, 3*time.Minute)); err != nil {
 		s.Stop()
 		return nil, err
 	}
@@ -263,8 +265,8 @@ func (s *Server) format(ctx context.Context, cp string, o Options, file string) 
 
 // await asks for API versions until the answer shows that the server has loaded
 // its metadata.
-func (s *Server) await(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+func (s *Server) await(ctx context.Context, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	for {
 		if ready(s.Bootstrap) {
@@ -275,7 +277,7 @@ func (s *Server) await(ctx context.Context) error {
 			s.exited <- err
 			return fmt.Errorf("%w: %v", ErrEnded, err)
 		case <-ctx.Done():
-			return errors.New("the server did not become ready in three minutes")
+			return fmt.Errorf("the server did not become ready within %v", within)
 		case <-time.After(100 * time.Millisecond):
 		}
 	}

@@ -50,7 +50,7 @@ func TestRecoveryBesideKafka(t *testing.T) {
 			return b.Bootstrap, b.Kill, nil
 		}},
 		{"Apache Kafka", filepath.Join(peer, "data"), func() (string, func(), error) {
-			b, err := kafka.Start(t.Context(), kafka.Options{Dir: peer, Properties: checkpoints})
+			b, err := kafka.Start(t.Context(), kafka.Options{Dir: peer, Properties: checkpoints, Within: patience(partitions)})
 			if err != nil {
 				return "", nil, err
 			}
@@ -98,11 +98,16 @@ func (s subject) recover(ctx context.Context, partitions, tail int) (time.Durati
 		if served {
 			return time.Since(begun), nil
 		}
-		if time.Since(begun) > 5*time.Minute {
+		if time.Since(begun) > patience(partitions) {
 			return 0, fmt.Errorf("not all partitions are served: %w", err)
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
+}
+
+// patience is how long so many partitions may take to be served again before something is wrong.
+func patience(partitions int) time.Duration {
+	return 5*time.Minute + time.Duration(partitions)*300*time.Millisecond
 }
 
 // fill makes the topic, with a closed segment in each partition, and waits until the recovery points are behind those. It
