@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"millrace/storage/batch"
+	"millrace/storage/check"
 	"millrace/storage/disktest"
 )
 
@@ -158,4 +159,27 @@ func find(t *testing.T, fs *disktest.FS, end string) string {
 	}
 	t.Fatalf("no %s", end)
 	return ""
+}
+
+// TestMetadataOfAnEmptyLog: partition.metadata is synced with what is flushed first. Before that a crash may leave it
+// without its bytes, also of a log that was emptied, which begins and ends at its recovery point and has no segment.
+func TestMetadataOfAnEmptyLog(t *testing.T) {
+	for _, c := range []struct {
+		point, start batch.Offset
+		mended       bool
+	}{{-1, -1, true}, {0, 0, true}, {7, 7, true}, {7, 9, true}, {7, 6, false}, {7, -1, false}} {
+		fs := disktest.New()
+		fs.Put("/d/t-0/partition.metadata", nil)
+		p, err := check.CheckPartition(fs, "/d/t-0", check.Options{RecoveryPoint: c.point, LogStart: c.start, HighWatermark: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		mended := true
+		for _, f := range p.Findings {
+			mended = mended && f.Mended
+		}
+		if len(p.Findings) == 0 || mended != c.mended {
+			t.Errorf("flushed to %d, begins at %d: %v", c.point, c.start, p.Findings)
+		}
+	}
 }

@@ -158,8 +158,13 @@ func (p *partition) behind(o batch.Offset) bool { return !p.o.Clean && o >= p.o.
 func (p *partition) all() error {
 	if p.has[partitionMetadata] {
 		if _, err := readTopicID(p.fs, p.Dir); err != nil {
-			// Nothing was flushed where the first segment begins at the recovery point: that is where an empty log ended.
-			flushed := p.o.RecoveryPoint > 0 && (len(p.bases) == 0 || p.bases[0] < p.o.RecoveryPoint)
+			// Nothing was flushed where the first segment, or the log where there is none, begins at the recovery point: that
+			// is where an empty log ended.
+			first := max(p.o.LogStart, 0)
+			if len(p.bases) > 0 {
+				first = p.bases[0]
+			}
+			flushed := first < p.o.RecoveryPoint
 			p.add(p.path(partitionMetadata), -1, -1, !p.o.Clean && !flushed, "%v", err)
 		}
 	}
