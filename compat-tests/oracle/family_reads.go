@@ -199,8 +199,8 @@ func (g *gen) fetchAcross() Step {
 		p.settle(nil)
 		for range behind {
 			write()
+			p.settle(nil) // who is woken reads what is there by then
 		}
-		p.settle(nil)
 	}}
 }
 

@@ -36,12 +36,17 @@ var storeLies = []struct {
 	}},
 	{"a record of an old key that comes back", "storage", "all of compacted/0.batches", false, comesBack},
 	{"retention that leaves a segment too many", "storage", "all of ", false, func() Lie {
-		return Lie{Request: configured("retention.bytes", func(n int) int {
-			if n < 0 {
-				return n
+		more := func(by int) func(int) int {
+			return func(n int) int {
+				if n < 0 {
+					return n
+				}
+				return n + by
 			}
-			return n + 600 // the least that a segment of a sequence has
-		})}
+		}
+		// The least that a segment of a sequence has, and longer than any record is old.
+		room, time := configured("retention.bytes", more(600)), configured("retention.ms", more(5*86400e3))
+		return Lie{Request: func(req kmsg.Request) { room(req); time(req) }}
 	}},
 	{"a config that has no effect", "storage", "then write", false, func() Lie {
 		return Lie{Request: configured("max.message.bytes", func(int) int { return 1048588 })}
