@@ -169,22 +169,25 @@ func (l *Log) dropSegment(seg *segment) error {
 func (l *Log) renameDeleted(seg *segment) (renamed []string, err error) {
 	path := l.dir + "/" + fileName(seg.base, suffixLog)
 	seg.retireIndexes()
-	// The segment itself goes last: without it, a start drops the others.
-	paths := []string{seg.offsets.path, seg.times.path}
-	if seg.txns.exists() {
-		paths = append(paths, seg.txns.path)
-	}
-	for _, p := range paths {
+	rename := func(p string) error {
 		l.unremember(p + suffixDeleted)
 		err := l.fs.Rename(p, p+suffixDeleted)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue
+			return nil
 		}
-		if err != nil {
+		if err == nil {
+			renamed = append(renamed, p+suffixDeleted)
+		}
+		return err
+	}
+	// The segment goes after its indexes, which are made anew where they are missing. What was aborted in it is not looked for
+	// anew: that index goes last, and a start drops it where there is no segment.
+	for _, p := range []string{seg.offsets.path, seg.times.path} {
+		if err := rename(p); err != nil {
 			return renamed, err
 		}
-		renamed = append(renamed, p+suffixDeleted)
 	}
+	aborted := seg.txns.exists()
 	if err := l.dropSnapshots(func(o batch.Offset) bool { return o == seg.base && !l.isBase(o) }); err != nil {
 		return renamed, err
 	}
@@ -193,7 +196,11 @@ func (l *Log) renameDeleted(seg *segment) (renamed []string, err error) {
 		return renamed, err
 	}
 	l.dirDirty.Store(true)
-	return append(renamed, path+suffixDeleted), nil
+	renamed = append(renamed, path+suffixDeleted)
+	if aborted {
+		err = rename(seg.txns.path)
+	}
+	return renamed, err
 }
 
 func (l *Log) remember(d deletedFile) {

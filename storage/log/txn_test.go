@@ -240,3 +240,37 @@ func TestTxnIndexFile(t *testing.T) {
 		t.Error("an entry below the segment's base is accepted")
 	}
 }
+
+// TestRetentionKeepsAbortedTransactions takes the power away at each operation of a retention: where the segment stays, it is
+// still known what was aborted in it.
+func TestRetentionKeepsAbortedTransactions(t *testing.T) {
+	stayed := 0
+	for at := 1; ; at++ {
+		x := newTxnLog(t)
+		x.data(10)
+		x.marker(10, batch.Abort)
+		x.ok(x.log.Roll())
+		x.data(20)
+		x.ok(x.log.Flush())
+		x.log.SetHighWatermark(3)
+		c := x.conf
+		c.RetentionBytes = 0
+		x.log.SetConfig(c)
+		x.fs.StopAt(at)
+		_, err := x.log.Retain(time.UnixMilli(5000))
+		if err == nil {
+			if stayed < 3 {
+				t.Errorf("the segment stayed %d times", stayed)
+			}
+			return
+		}
+		x.log.Abandon()
+		x.fs.Kill()
+		l, _, err := Open(Options{FS: x.fs, Dir: "/t-0", Topic: "t", Config: x.conf, RecoveryPoint: 3, HighWatermark: 3})
+		x.ok(err)
+		if x.log = l; l.View().LogStart() == 0 {
+			stayed++
+			x.aborted(0, 2, AbortedTxn{ProducerID: 10})
+		}
+	}
+}
