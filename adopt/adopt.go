@@ -283,7 +283,7 @@ func (a *adoption) open() (err error) {
 	groups.tell(a)
 	for _, name := range unread {
 		if copied[name] > 0 {
-			a.left("%s: its %d offsets are copied, and nothing here reads them", name, copied[name])
+			a.left("%s: its %d offsets are copied, and nothing here reads them any more", name, copied[name])
 		}
 	}
 	sort.Strings(a.report.Left)

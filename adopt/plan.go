@@ -98,6 +98,9 @@ func (a *adoption) list() (*onDisk, error) {
 			isDir := n.IsDir()
 			if n.Type()&fs.ModeSymlink != 0 {
 				info, err := os.Stat(path) // what a link leads to is what it is to Kafka
+				if errors.Is(err, fs.ErrNotExist) {
+					continue // it leads nowhere, which Kafka passes over
+				}
 				if err != nil {
 					return nil, err
 				}

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"millrace/storage"
 	"millrace/storage/batch"
@@ -40,24 +43,26 @@ type Transaction struct {
 	Outcome    Outcome
 }
 
-// decision is that a producer's transaction ends one way.
+// decision is that a producer's transaction ends one way in some partitions.
 type decision struct {
 	epoch  batch.ProducerEpoch
 	commit bool
+	topics []kmsg.TxnMetadataValueTopic
 }
 
-// The states of a transaction in the coordinator's records that say that its end is decided and its markers are not all
-// written.
-const (
-	prepareCommit = 2
-	prepareAbort  = 3
-)
+// in says whether the transaction was known to reach into a partition. One that it did not reach, where the same producer has
+// something open (KIP-664), is not its coordinator's concern.
+func (d decision) in(p *partition) bool {
+	return slices.ContainsFunc(d.topics, func(t kmsg.TxnMetadataValueTopic) bool {
+		return t.Topic == p.topic.Name && slices.Contains(t.Partitions, p.p.Index)
+	})
+}
 
 // decisions are those that a coordinator has written down and not yet carried out, by the producers' ids.
 type decisions map[batch.ProducerID]decision
 
-// note takes a record of the coordinator's: the last one of a transactional id counts. A key is of version 0; a value begins, in
-// all versions, with the version, the producer's id and epoch, the transaction's time-out and its state.
+// note takes a record of the coordinator's: the last one of a transactional id counts. A key is of version 0, a value of 0 or 1.
+// The state in which an end is decided and not all markers are written is one of two.
 func (d decisions) note(r batch.Record, of map[string]batch.ProducerID) {
 	if len(r.Key) < 2 || binary.BigEndian.Uint16(r.Key) != 0 {
 		return
@@ -66,12 +71,16 @@ func (d decisions) note(r batch.Record, of map[string]batch.ProducerID) {
 		delete(d, id)
 		delete(of, string(r.Key))
 	}
-	if len(r.Value) < 17 || binary.BigEndian.Uint16(r.Value) > 1 {
+	if len(r.Value) < 2 || binary.BigEndian.Uint16(r.Value) > 1 {
 		return
 	}
-	id := batch.ProducerID(binary.BigEndian.Uint64(r.Value[2:]))
-	if state := r.Value[16]; state == prepareCommit || state == prepareAbort {
-		d[id], of[string(r.Key)] = decision{epoch: batch.ProducerEpoch(binary.BigEndian.Uint16(r.Value[10:])), commit: state == prepareCommit}, id
+	var v kmsg.TxnMetadataValue
+	if v.ReadFrom(r.Value) != nil {
+		return // what is not understood decides nothing
+	}
+	if v.State == kmsg.TransactionStatePrepareCommit || v.State == kmsg.TransactionStatePrepareAbort {
+		id := batch.ProducerID(v.ProducerID)
+		d[id], of[string(r.Key)] = decision{batch.ProducerEpoch(v.ProducerEpoch), v.State == kmsg.TransactionStatePrepareCommit, v.Topics}, id
 	}
 }
 
@@ -87,7 +96,8 @@ func (a *adoption) decided(s *storage.Store) (decisions, error) {
 			return nil, err
 		}
 		if err := eachRecord(l, func(r batch.Record) { d.note(r, of) }, func(batch.Offset) {}); err != nil {
-			return nil, fmt.Errorf("read %s: %w", p.name(), err)
+			// As with committed offsets: what is behind it is not known, and said to be so.
+			a.left("transactions whose end was decided: %s cannot be read: %v", p.name(), err)
 		}
 	}
 	return d, nil
@@ -101,7 +111,7 @@ func (a *adoption) end(l *log.Log, p *partition, decided decisions) error {
 		}
 		outcome, epoch, marker := LeftOpen, e.Epoch, batch.Abort
 		switch d, ok := decided[e.ProducerID]; {
-		case ok && d.epoch >= e.Epoch:
+		case ok && d.epoch >= e.Epoch && d.in(p):
 			outcome, epoch = AbortedAsDecided, d.epoch
 			if d.commit {
 				outcome, marker = Committed, batch.Commit

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,8 @@ import (
 	"millrace/storage/log"
 	"millrace/storage/producer"
 	"millrace/wire/records"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // partitions makes the metadata of a topic of several partitions.
@@ -54,14 +57,18 @@ func put(t *testing.T, s *storage.Store, name string, b byte, p int32, from batc
 	}
 }
 
-// stateRecord is a record of the transaction coordinator's, of which the rest is not looked at.
-func stateRecord(name string, version int16, producer int64, epoch int16, state byte) [2][]byte {
+// stateRecord is a record of the transaction coordinator's, of a transaction in some partitions.
+func stateRecord(name string, version int16, producer int64, epoch int16, state byte, in ...string) [2][]byte {
 	key := append(binary.BigEndian.AppendUint16([]byte{0, 0}, uint16(len(name))), name...)
-	v := binary.BigEndian.AppendUint16(nil, uint16(version))
-	v = binary.BigEndian.AppendUint64(v, uint64(producer))
-	v = binary.BigEndian.AppendUint16(v, uint16(epoch))
-	v = binary.BigEndian.AppendUint32(v, 60_000)
-	return [2][]byte{key, append(v, state, 0, 0)}
+	v := kmsg.TxnMetadataValue{Version: int16(min(version, 1)), ProducerID: producer, ProducerEpoch: epoch, TimeoutMillis: 60_000, State: kmsg.TransactionState(state)}
+	for _, p := range in {
+		topic, index, _ := strings.Cut(p, "-")
+		n, _ := strconv.Atoi(index)
+		v.Topics = append(v.Topics, kmsg.TxnMetadataValueTopic{Topic: topic, Partitions: []int32{int32(n)}})
+	}
+	value := v.AppendTo(nil)
+	binary.BigEndian.PutUint16(value, uint16(version))
+	return [2][]byte{key, value}
 }
 
 // markers are the control batches of a partition's only segment, a text each.
@@ -103,17 +110,17 @@ func TestOpenTransactions(t *testing.T) {
 			partition int32
 			id        batch.ProducerID
 			epoch     batch.ProducerEpoch
-		}{{0, 100, 0}, {0, 103, 4}, {0, 104, 0}, {1, 100, 0}, {1, 101, 2}, {1, 100, 0}, {2, 101, 2}, {2, 102, 0}, {2, 105, 3}} {
+		}{{0, 100, 0}, {0, 103, 4}, {0, 104, 0}, {1, 100, 0}, {1, 101, 2}, {1, 100, 0}, {2, 101, 2}, {2, 102, 0}, {2, 105, 3}, {2, 106, 0}} {
 			put(t, s, "t", 5, x.partition, x.id, x.epoch, nil, v)
 		}
 		put(t, s, offsetsTopic, 6, 0, 101, 2, []byte{0, 1, 0, 1, 'g', 0, 1, 't', 0, 0, 0, 0}, []byte{0, 3})
 		put(t, s, offsetsTopic, 6, 0, 100, 0, []byte{0, 1, 0, 1, 'h', 0, 1, 't', 0, 0, 0, 0}, []byte{0, 3})
 		for _, r := range [][2][]byte{
-			stateRecord("undecided", 1, 100, 0, 1), stateRecord("commits", 1, 101, 2, 1), stateRecord("commits", 1, 101, 2, prepareCommit),
-			stateRecord("fenced", 0, 102, 1, prepareAbort), // the epoch that fences is the marker's
-			stateRecord("ended and begun again", 0, 103, 3, prepareCommit), stateRecord("ended and begun again", 0, 103, 3, 4), stateRecord("ended and begun again", 0, 103, 4, 1),
-			stateRecord("removed", 0, 104, 0, prepareCommit), {stateRecord("removed", 0, 104, 0, 0)[0], nil},
-			stateRecord("an older epoch", 0, 105, 2, prepareCommit), stateRecord("of a later Kafka", 2, 106, 0, prepareCommit),
+			stateRecord("undecided", 1, 100, 0, 1), stateRecord("commits", 1, 101, 2, 1), stateRecord("commits", 1, 101, 2, byte(kmsg.TransactionStatePrepareCommit), "t-1", "t-2", offsetsTopic+"-0"),
+			stateRecord("fenced", 0, 102, 1, byte(kmsg.TransactionStatePrepareAbort), "t-2"), // the epoch that fences is the marker's
+			stateRecord("ended and begun again", 0, 103, 3, byte(kmsg.TransactionStatePrepareCommit), "t-0"), stateRecord("ended and begun again", 0, 103, 3, 4), stateRecord("ended and begun again", 0, 103, 4, 1),
+			stateRecord("removed", 0, 104, 0, byte(kmsg.TransactionStatePrepareCommit), "t-0"), {stateRecord("removed", 0, 104, 0, 0)[0], nil},
+			stateRecord("an older epoch", 0, 105, 2, byte(kmsg.TransactionStatePrepareCommit), "t-2"), stateRecord("elsewhere", 1, 106, 0, byte(kmsg.TransactionStatePrepareCommit), "t-1"), stateRecord("of a later Kafka", 2, 106, 0, byte(kmsg.TransactionStatePrepareCommit), "t-0"),
 			{[]byte{0, 9}, v}, {[]byte{0}, v},
 		} {
 			put(t, s, transactionsTopic, 7, 0, 0, 0, r[0], r[1])
@@ -136,7 +143,7 @@ func TestOpenTransactions(t *testing.T) {
 			"__consumer_offsets-0 from 1, 100: " + ours, "__consumer_offsets-0 from 0, 101: committed" + decided,
 			"t-0 from 0, 100: " + ours, "t-0 from 1, 103: " + ours, "t-0 from 2, 104: " + ours,
 			"t-1 from 0, 100: " + ours, "t-1 from 1, 101: committed" + decided,
-			"t-2 from 0, 101: committed" + decided, "t-2 from 1, 102: aborted" + decided, "t-2 from 2, 105: " + ours,
+			"t-2 from 0, 101: committed" + decided, "t-2 from 1, 102: aborted" + decided, "t-2 from 2, 105: " + ours, "t-2 from 3, 106: " + ours,
 		}; !slices.Equal(told, want) {
 			t.Errorf("abort %v: it tells\n%s\nand not\n%s", abort, strings.Join(told, "\n"), strings.Join(want, "\n"))
 		}
@@ -144,7 +151,7 @@ func TestOpenTransactions(t *testing.T) {
 			offsetsTopic + "-0": {{"commit of 101/2"}, {"abort of 100/0", "commit of 101/2"}},
 			"t-0":               {nil, {"abort of 100/0", "abort of 103/4", "abort of 104/0"}},
 			"t-1":               {{"commit of 101/2"}, {"abort of 100/0", "commit of 101/2"}},
-			"t-2":               {{"commit of 101/2", "abort of 102/1"}, {"commit of 101/2", "abort of 102/1", "abort of 105/3"}},
+			"t-2":               {{"commit of 101/2", "abort of 102/1"}, {"commit of 101/2", "abort of 102/1", "abort of 105/3", "abort of 106/0"}},
 		} {
 			i := map[bool]int{false: 0, true: 1}[abort]
 			if got := markers(t, filepath.Join(to, dir)); !slices.Equal(got, want[i]) {

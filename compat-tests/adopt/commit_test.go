@@ -60,7 +60,7 @@ func commit(t *testing.T, addr string) {
 func join(t *testing.T, c *frame.Conn, group string) (id string, generation int32) {
 	t.Helper()
 	req := kmsg.NewPtrJoinGroupRequest()
-	req.Version, req.Group, req.ProtocolType, req.SessionTimeoutMillis, req.RebalanceTimeoutMillis = 3, group, "consumer", 40_000, 60_000
+	req.Version, req.Group, req.ProtocolType, req.SessionTimeoutMillis, req.RebalanceTimeoutMillis = 3, group, "consumer", 600_000, 60_000
 	req.Protocols = []kmsg.JoinGroupRequestProtocol{{Name: "range", Metadata: []byte("a subscription")}}
 	var joined *kmsg.JoinGroupResponse
 	for n := 0; ; n++ {
