@@ -122,11 +122,11 @@ func (p *partition) exchanged(entries []disk.Entry) ([]string, error) {
 			return nil, err
 		}
 		for _, old := range entries {
-			if o, suffix, ok := parseSegmentName(old.Name); ok && suffix == ".log" && o >= base && o < end {
-				for _, suffix := range []string{".log", ".index", ".timeindex", ".txnindex"} {
-					delete(there, segmentName(o, suffix))
-					p.has[segmentName(o, suffix)] = false
-				}
+			// Who removes a segment may take it before its indexes, as Apache Kafka does, or behind them.
+			o, suffix, ok := parseSegmentName(old.Name)
+			if ok && o >= base && o < end && slices.Contains([]string{".log", ".index", ".timeindex", ".txnindex"}, suffix) {
+				delete(there, old.Name)
+				p.has[old.Name] = false
 			}
 		}
 	}
