@@ -31,6 +31,8 @@ var ErrMoveOver = errors.New("no log is on its way to another directory")
 type future struct {
 	dir *directory
 	log *log.Log
+	// placed: its directory was given the plain name.
+	placed bool
 }
 
 func futureDir(topic string, partition int32) string {
@@ -374,8 +376,11 @@ func (s *Store) FinishMove(topic string, id [16]byte, partition int32) (l *log.L
 // that a start leaves alone.
 func (s *Store) giveBack(f *future, from *directory, k partitionKey, name, doomedName string) error {
 	plain := partitionDir(k.topic, k.partition)
-	err := s.rename(f.dir, plain, name)
-	if s.holds(f.dir, plain) {
+	var err error
+	if f.placed {
+		err = s.rename(f.dir, plain, name)
+	}
+	if f.placed && s.holds(f.dir, plain) {
 		plain = doomedDir(k.topic, k.partition, straySuffix)
 	}
 	return errors.Join(err, s.rename(from, doomedName, plain))
@@ -392,7 +397,7 @@ func (s *Store) holds(d *directory, name string) bool {
 func (s *Store) halfWay(e *entry, k partitionKey, name string, err error) {
 	f, from := e.future, e.dir
 	e.log, e.future, e.failed = nil, nil, err
-	there := s.holds(f.dir, partitionDir(k.topic, k.partition))
+	there := f.placed && s.holds(f.dir, partitionDir(k.topic, k.partition))
 	s.mu.Lock()
 	if there {
 		e.dir = f.dir
@@ -441,7 +446,8 @@ func (s *Store) syncNames(d *directory) error {
 
 // takePlace gives a log that was closed in order the plain name and opens it anew.
 func (s *Store) takePlace(f *future, k partitionKey, id [16]byte, name string, old *log.Log) (*log.Log, error) {
-	err := s.rename(f.dir, name, partitionDir(k.topic, k.partition))
+	var err error
+	f.placed, err = s.renamed(f.dir, name, partitionDir(k.topic, k.partition))
 	if err = insisted(err, func() error { return s.syncNames(f.dir) }); err != nil {
 		return nil, err
 	}
@@ -470,17 +476,23 @@ func (s *Store) takePlace(f *future, k partitionKey, id [16]byte, name string, o
 // rename gives a directory of a data directory another name, durably. That it is not there is no error: a log that was
 // never written to has none.
 func (s *Store) rename(d *directory, from, to string) error {
-	err := s.fs.Rename(d.path+"/"+from, d.path+"/"+to)
+	_, err := s.renamed(d, from, to)
+	return err
+}
+
+// renamed is rename, and says whether the directory has the name now, durably or not.
+func (s *Store) renamed(d *directory, from, to string) (done bool, err error) {
+	err = s.fs.Rename(d.path+"/"+from, d.path+"/"+to)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return true, nil
 	}
-	if err == nil {
+	if done = err == nil; done {
 		err = s.fs.SyncDir(d.path)
 	}
 	if err != nil {
-		return d.health.Fail("renaming "+from, err)
+		err = d.health.Fail("renaming "+from, err)
 	}
-	return nil
+	return done, err
 }
 
 // promote completes, under mu, an exchange that a crash has cut short.
