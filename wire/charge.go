@@ -53,12 +53,12 @@ func (c *connection) grow(n int) error {
 	}
 	got, ok := c.budget.tryAcquire(int64(n) - c.charged)
 	if !ok {
+		c.frame.end() // not the peer's time
 		err := c.handleArrived()
 		if err != nil {
 			return err
 		}
 		c.in.shrink()
-		c.frame.end() // not the peer's time
 		got, err = c.wait(c.budget, int64(n)-c.charged, func() error {
 			c.server.evictSenders()
 			c.server.hurryHolders(c.listener.budgets)

@@ -140,7 +140,7 @@ func (s *Server) waitForRoom(ctx context.Context) {
 // readsSlowly says that nothing was taken of a reply for so long, or too little since it is
 // due, which a peer that takes a little now and then could draw out for ever.
 func (c *connection) readsSlowly(now int64, patience time.Duration) bool {
-	return time.Duration(now-c.lastActive.Load()) >= patience || c.waits.Load() == 0 && c.taking.slow(now)
+	return c.waits.Load() == 0 && (time.Duration(now-c.lastActive.Load()) >= patience || c.taking.slow(now))
 }
 
 // evictReaders cuts off who does not read, the greediest first, until excess

@@ -123,6 +123,7 @@ func (s *Server) admit(ctx context.Context, c *connection, from net.Listener) bo
 	if !c.listener.reserved {
 		s.total++
 	}
+	c.touch() // it may have waited for its place
 	s.conns[c] = struct{}{}
 	s.counters.accepted.Add(1)
 	s.running.Add(1)

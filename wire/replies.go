@@ -205,6 +205,9 @@ func (c *connection) ready(q *queued) bool {
 			return false
 		}
 	}
+	if c.taking.watched() {
+		c.taking.watch(c.server.clock()) // nothing could be taken until now
+	}
 	return true
 }
 
@@ -218,9 +221,9 @@ func (c *connection) writeReady(q queued) {
 	}
 	s, taken := getSender(), 0
 	defer func() {
+		c.pay(s.owed) // before the next is owed
 		c.dequeue(taken)
 		c.observed(s.times)
-		c.pay(s.owed)
 		s.free()
 	}()
 	var mute time.Duration

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/netip"
 	"sync"
@@ -255,7 +256,7 @@ func (s *Server) register(name string, l net.Listener) (*listener, error) {
 	}
 	s.open[l], ln.ended = name, false
 	s.running.Add(1)
-	if !s.sweeping && s.options.IdleTimeout > 0 {
+	if !s.sweeping {
 		s.sweeping = true
 		s.running.Add(1)
 		go s.sweep()
@@ -316,12 +317,23 @@ func addrPort(a net.Addr) netip.AddrPort {
 	return netip.AddrPort{}
 }
 
+const (
+	// sweepPause is how often it is looked at least.
+	sweepPause = 40 * time.Second
+	// endedTime is how long one waits at most whose peer has ended its side.
+	endedTime = 10 * time.Minute
+)
+
 // sweep closes idle connections, and those whose peer is gone while its request
 // waits: nobody reads from these, and the wait may be one of weeks.
 func (s *Server) sweep() {
 	defer s.running.Done()
 	idle := s.options.IdleTimeout
-	pause := max(idle/16, 10*time.Millisecond)
+	if idle < 0 {
+		idle = math.MaxInt64
+	}
+	pause := min(max(idle/16, 10*time.Millisecond), sweepPause)
+	ending := min(idle, endedTime)
 	t := time.NewTicker(pause)
 	defer t.Stop()
 	for {
@@ -350,7 +362,7 @@ func (s *Server) sweep() {
 		}
 		for _, c := range waiting {
 			// One that has ended may still take its answer, but not be waited for longer than others.
-			if ended, gone := peerOf(c.nc); gone || ended && time.Duration(now-c.lastActive.Load()) > idle {
+			if ended, gone := peerOf(c.nc); gone || ended && time.Duration(now-c.lastActive.Load()) > ending {
 				s.log.Debug("closing a connection: its peer is gone", c.field())
 				c.shut(ErrClosed)
 			}
