@@ -135,7 +135,7 @@ image-test: build ## the container image without an engine, in namespaces (takes
 
 .PHONY: torture
 torture: build ## kill -9 under load, again and again
-	$(GO) test -tags compat -count=1 ./compat-tests/torture
+	$(GO) test -tags compat -count=1 -timeout 20m ./compat-tests/torture
 
 .PHONY: bad-input
 bad-input: build ## hostile frames, corrupt batches, readers that never read
