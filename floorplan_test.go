@@ -44,7 +44,7 @@ var rooms = map[string]room{
 	"cmd/millrace": {may: []string{"adopt", "broker", "shell", "controller/config", "storage/check", "storage/disk"}, libs: []string{"github.com/spf13/cobra", zapLib, kmsgLib, kerrLib, "golang.org/x/term"},
 		why: "flags, files and environment become a configuration; nothing else happens here"},
 
-	"adopt": {may: []string{"controller", "controller/...", "storage", "storage/...", "wire/records"}, libs: []string{zapLib}, why: "directories of Apache Kafka become a broker's; no broker runs"},
+	"adopt": {may: []string{"controller", "controller/...", "storage", "storage/...", "wire/records"}, libs: []string{zapLib, kmsgLib}, why: "directories of Apache Kafka become a broker's; no broker runs"},
 	"shell": {may: []string{"controller/config", "storage"}, libs: []string{"github.com/twmb/franz-go"},
 		why: "Kafka's shell tools: clients of any broker; kafka-storage alone works on directories"},
 
