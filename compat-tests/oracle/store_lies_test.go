@@ -18,6 +18,7 @@ var storeLies = []struct {
 	name, family, shows string
 	old                 bool // in versions that Kafka 4 has dropped
 	lie                 func() Lie
+	from                uint64 // the first seed that is played: those before it show nothing
 }{
 	{"a look-up by time that is a record early", "storage", "look up in", false, func() Lie {
 		return Lie{Answer: func(req kmsg.Request, resp kmsg.Response) {
@@ -33,8 +34,8 @@ var storeLies = []struct {
 				}
 			}
 		}}
-	}},
-	{"a record of an old key that comes back", "storage", "all of compacted/0.batches", false, comesBack},
+	}, 1},
+	{"a record of an old key that comes back", "storage", "all of compacted/0.batches", false, comesBack, 1},
 	{"retention that leaves a segment too many", "storage", "all of ", false, func() Lie {
 		more := func(by int) func(int) int {
 			return func(n int) int {
@@ -47,10 +48,10 @@ var storeLies = []struct {
 		// The least that a segment of a sequence has, and longer than any record is old.
 		room, time := configured("retention.bytes", more(600)), configured("retention.ms", more(5*86400e3))
 		return Lie{Request: func(req kmsg.Request) { room(req); time(req) }}
-	}},
+	}, 64},
 	{"a config that has no effect", "storage", "then write", false, func() Lie {
 		return Lie{Request: configured("max.message.bytes", func(int) int { return 1048588 })}
-	}},
+	}, 1},
 	{"a key that is lost in a set of messages", "old records", "RecordBatches", true, func() Lie {
 		return Lie{Answer: func(_ kmsg.Request, resp kmsg.Response) {
 			if r, ok := resp.(*kmsg.FetchResponse); ok && r.Version < 4 {
@@ -62,7 +63,7 @@ var storeLies = []struct {
 				}
 			}
 		}}
-	}},
+	}, 1},
 }
 
 // configured changes a number that a topic's config is set to.
