@@ -48,35 +48,21 @@ func (b *Broker) housekeep(ctx context.Context) {
 // expireFollowers has partitions look at the clock for lagging followers. It waits
 // for no disk: a leader whose housekeeping does still drops them from the ISR.
 func (b *Broker) expireFollowers(ctx context.Context) {
-	due := time.NewTicker(expireInterval)
-	defer due.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-due.C:
-			for _, p := range b.replicas.all() {
-				p.Expire()
-			}
+	every(ctx, expireInterval, func() {
+		for _, p := range b.replicas.all() {
+			p.Expire()
 		}
-	}
+	})
 }
 
 // flushDue makes logs durable where that is due. It waits for the disks, so that
 // nothing else may wait for it: the checkpoints tell meanwhile how far it has come.
 func (b *Broker) flushDue(ctx context.Context) {
-	due := time.NewTicker(flushInterval)
-	defer due.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-due.C:
-			if err := b.store.FlushDue(ctx, b.now()); err != nil {
-				b.refused.Error("flushing of logs failed", zap.Error(err))
-			}
+	every(ctx, flushInterval, func() {
+		if err := b.store.FlushDue(ctx, b.now()); err != nil {
+			b.refused.Error("flushing of logs failed", zap.Error(err))
 		}
-	}
+	})
 }
 
 // longMillis is a config in milliseconds; more than a machine can wait is for ever.
@@ -159,4 +145,18 @@ func (b *Broker) producerExpiry() int64 {
 		}
 	}
 	return b.config.Long(name)
+}
+
+// every calls it at an interval until the context is done.
+func every(ctx context.Context, interval time.Duration, call func()) {
+	due := time.NewTicker(interval)
+	defer due.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-due.C:
+			call()
+		}
+	}
 }

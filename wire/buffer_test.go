@@ -4,6 +4,9 @@ import "testing"
 
 // TestWideBuffers: there are mostWide at once, and who gets none has one of the class below.
 func TestWideBuffers(t *testing.T) {
+	if n := wideOut.Load(); n != 0 {
+		t.Fatalf("%d were not given back before", n)
+	}
 	var all []*buffer
 	for range mostWide + 3 {
 		all = append(all, getClass(wide))
