@@ -95,9 +95,9 @@ oracle-short: build ## a few hundred of them, some in versions that Kafka 4 has 
 	MILLRACE_ORACLE_VERSION=3.9.2 MILLRACE_ORACLE_SEEDS=100 $(GO) test -tags compat -count=1 -timeout 10m -run 'TestDifferences$$' ./compat-tests/oracle
 
 .PHONY: oracle-long
-oracle-long: build ## as many of them as an hour takes; writes their lines of the ledger, with ADD=1 adds to them (from other seeds)
+oracle-long: build ## as many of them as an hour takes (MINUTES, 50, and what is played again); writes their lines of the ledger, with ADD=1 adds to them (from other seeds)
 	rm -f .cache/oracle.json
-	MILLRACE_ORACLE_SEEDS=$(or $(SEEDS),1000000) MILLRACE_ORACLE_FROM=$(or $(FROM),1) MILLRACE_ORACLE_MINUTES=50 MILLRACE_ORACLE_SUMMARY=$(CURDIR)/.cache/oracle.json \
+	MILLRACE_ORACLE_SEEDS=$(or $(SEEDS),1000000) MILLRACE_ORACLE_FROM=$(or $(FROM),1) MILLRACE_ORACLE_MINUTES=$(or $(MINUTES),50) MILLRACE_ORACLE_SUMMARY=$(CURDIR)/.cache/oracle.json \
 	  $(GO) test -tags compat -count=1 -timeout 80m -v -run 'TestDifferences$$' ./compat-tests/oracle; seen=$$?; \
 	  $(GO) run ./compat-tests/ledger/cmd $(if $(ADD),-add) .cache/oracle.json && exit $$seen
 
