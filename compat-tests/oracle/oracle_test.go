@@ -25,7 +25,7 @@ import (
 var properties = map[string]string{
 	// A broker of Kafka's hands its controller one request at a time, and each waits so long for others to be written with.
 	"controller.quorum.append.linger.ms": "0",
-	"node.id": "1", "num.partitions": "1", "file.delete.delay.ms": "1000", "log.flush.start.offset.checkpoint.interval.ms": fmt.Sprint(startOffsets.Milliseconds()),
+	"node.id":                            "1", "num.partitions": "1", "file.delete.delay.ms": "1000", "log.flush.start.offset.checkpoint.interval.ms": fmt.Sprint(startOffsets.Milliseconds()),
 	"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "100", "group.max.size": "4",
 	// As many sequences as are played at once, and those of some minutes before them, have their fetch sessions.
 	"max.incremental.fetch.session.cache.slots": "10000",
@@ -34,7 +34,7 @@ var properties = map[string]string{
 	"broker.session.timeout.ms": "5000", "broker.heartbeat.interval.ms": "1000",
 	// Of one buffer, which is cleared before each cleaning, most would lie idle.
 	"log.cleaner.dedupe.buffer.size": "2097152",
-	"log.cleaner.backoff.ms": "100", "log.cleaner.min.cleanable.ratio": "1", "log.retention.ms": "-1",
+	"log.cleaner.backoff.ms":         "100", "log.cleaner.min.cleanable.ratio": "1", "log.retention.ms": "-1",
 	// What is due from time to time is due at a start, or when servers tidy up. Where
 	// logs begin is written down from the start on.
 	"log.initial.task.delay.ms": "300", "log.retention.check.interval.ms": hourly, "offsets.retention.check.interval.ms": hourly,
