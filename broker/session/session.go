@@ -26,7 +26,8 @@ const DefaultSlots = 1000
 
 // MostPartitions is how many partitions the sessions of all shards may have. Kafka bounds the number of sessions alone;
 // but what a session and a fetch in it take is a few hundred bytes for each partition, whether it is there or not, and the
-// request that asks for all of it is short. Whoever finds no room goes on without a session, as where there is no slot.
+// request that asks for all of it is short. Followers come first, as they do at Kafka's slots: consumers' sessions make
+// room for theirs. Whoever finds no room goes on without a session, as where there is no slot.
 const MostPartitions = 1 << 18
 
 // evictAfter is how long, in ms, a session may be idle, or a session is safe from others after it was opened.
@@ -209,7 +210,7 @@ type OpenRequest struct {
 // Open opens a session for a full request that was just read, and returns its id; None where there is no room. The
 // client's next epoch is 1.
 func (s *Shard) Open(r OpenRequest) int32 {
-	if !s.holds(len(r.Partitions), r.Now) {
+	if !s.holds(len(r.Partitions), r.Follower, r.Now) {
 		return None
 	}
 	if len(s.sessions) >= s.slots && !s.evict(r.Follower, len(r.Partitions), r.Now) {
@@ -249,16 +250,26 @@ func (s *Shard) fresh(chance uint32) int32 {
 	}
 }
 
-// holds says whether there is room for so many more partitions, and makes it by ending idle sessions. Others are not
-// evicted for that: a large session would take the place of many small ones.
-func (s *Shard) holds(more int, now int64) bool {
-	if more > s.most {
+// holds says whether there is room for so many more partitions, and makes it by ending sessions: idle ones first, and for
+// a follower then consumers' ones, those of the least worth first, which are the fewest partitions that can make room.
+// Nobody else is evicted for that: a consumer's large session would take the place of many small ones. Where all of that
+// would not be enough, nobody is.
+func (s *Shard) holds(more int, follower bool, now int64) bool {
+	idle := func(x *session) bool { return now-x.used > evictAfter }
+	kept := more
+	// any order: it is a sum.
+	for _, x := range s.sessions {
+		if !idle(x) && (!follower || x.follower) {
+			kept += len(x.parts)
+		}
+	}
+	if kept > s.most {
 		return false
 	}
 	for s.parts+more > s.most {
 		x := s.idlest()
-		if x == nil || now-x.used <= evictAfter {
-			return false
+		if !idle(x) {
+			x = s.least(func(x *session) bool { return !x.follower })
 		}
 		s.remove(x)
 		s.evicted++
@@ -286,25 +297,27 @@ func worth(follower bool, size int) int64 {
 	return w
 }
 
-// evict makes room for a session if it may.
-func (s *Shard) evict(follower bool, size int, now int64) bool {
-	idle := s.idlest()
-	var least *session
-	// any order: ties go to the lower id.
+func (x *session) worth() int64 { return worth(x.follower, len(x.parts)) }
+
+// least is the session of the least worth of some; ties go to the lower id.
+func (s *Shard) least(of func(*session) bool) (least *session) {
+	// any order: ties are decided.
 	for _, x := range s.sessions {
-		// A session that is not old yet is safe from consumers, and a follower's from everybody.
-		if old := now-x.created > evictAfter; !old && (!follower || x.follower) {
-			continue
-		}
-		if w := worth(x.follower, len(x.parts)); least == nil || w < worth(least.follower, len(least.parts)) ||
-			(w == worth(least.follower, len(least.parts)) && x.id < least.id) {
+		if of(x) && (least == nil || x.worth() < least.worth() || x.worth() == least.worth() && x.id < least.id) {
 			least = x
 		}
 	}
-	switch {
+	return least
+}
+
+// evict makes room for a session if it may.
+func (s *Shard) evict(follower bool, size int, now int64) bool {
+	// A session that is not old yet is safe from consumers, and a follower's from everybody.
+	least := s.least(func(x *session) bool { return now-x.created > evictAfter || follower && !x.follower })
+	switch idle := s.idlest(); {
 	case idle != nil && now-idle.used > evictAfter:
 		s.remove(idle)
-	case least != nil && worth(follower, size) > worth(least.follower, len(least.parts)):
+	case least != nil && worth(follower, size) > least.worth():
 		s.remove(least)
 	default:
 		return false
@@ -364,7 +377,7 @@ func (s *Shard) Continue(r ContinueRequest) (ps []Partition, open bool, err erro
 	}
 	s.parts += len(x.parts) - was
 	x.used, x.epoch = r.Now, next(x.epoch)
-	if len(x.parts) == 0 || len(x.parts) > was && !s.holds(0, r.Now) {
+	if len(x.parts) == 0 || len(x.parts) > was && !s.holds(0, x.follower, r.Now) {
 		s.remove(x)
 		return Unique(r.Partitions), false, nil
 	}

@@ -231,7 +231,7 @@ func TestPartitionsAreBounded(t *testing.T) {
 	if half == None || rest == None {
 		t.Fatal("no session within the bound")
 	}
-	if open(t, s, 3, true, 1, 2) != None || open(t, s, evictAfter, true, 1, 2) != None {
+	if open(t, s, 3, false, 1, 2) != None || open(t, s, evictAfter, false, 1, 2) != None {
 		t.Error("a session beyond the bound")
 	}
 	last := open(t, s, 3, false, 1)
@@ -259,6 +259,60 @@ func TestPartitionsAreBounded(t *testing.T) {
 		t.Errorf("one that grows beside an idle one: %d partitions, %v %v", len(ps), ok, err)
 	}
 	if st := s.Stats(); st != (Stats{Sessions: 1, Partitions: most, Evicted: 2}) {
+		t.Errorf("%+v", st)
+	}
+}
+
+// Consumers' sessions do not keep a follower's out, or small: those of the least worth make room, and no more of them than
+// have to. Followers' sessions do not make room for each other, nor for a consumer's.
+func TestFollowersComeBeforeConsumersWithinTheBound(t *testing.T) {
+	const most = MostPartitions / Shards
+	var gone []int32
+	s := New(DefaultSlots, func(id int32) { gone = append(gone, id) })[0]
+	went := func(when string, want ...int32) {
+		t.Helper()
+		if !slices.Equal(gone, want) {
+			t.Errorf("%s: gone are %v, want %v", when, gone, want)
+		}
+		if s.parts > most {
+			t.Errorf("%s: %d partitions", when, s.parts)
+		}
+		gone = nil
+	}
+	large := open(t, s, 1, false, count(0, most-10)...)
+	six := open(t, s, 2, false, count(0, 6)...)
+	one := open(t, s, 3, false, 1)
+	three := open(t, s, 4, false, count(0, 3)...)
+	follower := open(t, s, 10, true, 1, 2)
+	if follower == None {
+		t.Fatal("a follower finds no room beside consumers")
+	}
+	went("a follower of two", one, three)
+	if _, ok, err := s.Continue(ContinueRequest{Now: 11, ID: follower, Epoch: 1, Partitions: parts(count(3, 9)...)}); !ok || err != nil {
+		t.Fatalf("a follower's session that grows beside consumers: %v %v", ok, err)
+	}
+	went("a follower that grows", six, large)
+	rest := open(t, s, 12, false, count(0, most-11)...)
+	if rest == None || s.parts != most {
+		t.Fatalf("%d partitions", s.parts)
+	}
+	if open(t, s, 13, true, count(0, most-10)...) != None {
+		t.Error("a follower's session beyond the bound")
+	}
+	went("a follower for whom the consumers' room is not enough")
+	if open(t, s, 14, true, count(0, most-11)...) == None {
+		t.Error("a follower finds no room beside a consumer")
+	}
+	went("a follower for whom it is", rest)
+	if open(t, s, 15, true, 1) != None || open(t, s, evictAfter, false, 1) != None {
+		t.Error("a session beside followers' that take all there is")
+	}
+	went("who comes then")
+	if open(t, s, 12+evictAfter, false, count(0, 11)...) == None {
+		t.Error("no room where a follower was idle")
+	}
+	went("an idle follower", follower)
+	if st := s.Stats(); st.Evicted != 6 {
 		t.Errorf("%+v", st)
 	}
 }
