@@ -162,12 +162,13 @@ func (d *deletion) wait(c *call, resp *kmsg.DeleteRecordsResponse, timeout time.
 	}
 	c.Waiting()
 	w := partition.NewWaiter()
-	for _, x := range d.rows {
-		x.part.Watch(w, partition.OnLowWatermark)
+	places := make([]partition.Watching, len(d.rows))
+	for i, x := range d.rows {
+		x.part.Watch(&places[i], w, partition.OnLowWatermark)
 	}
 	defer func() {
-		for _, x := range d.rows {
-			x.part.Unwatch(w)
+		for i, x := range d.rows {
+			x.part.Unwatch(&places[i])
 		}
 	}()
 	timer := time.NewTimer(timeout)

@@ -48,6 +48,7 @@ type fetchRead struct {
 	absent bool
 	found  partition.ReadResult
 	err    error
+	place  partition.Watching
 	// segment is the one that was read from before the wait.
 	segment batch.Offset
 }
@@ -310,13 +311,13 @@ func (f *fetching) wait() {
 	for i := range f.reads {
 		if r := &f.reads[i]; !r.absent {
 			q := f.request(r, 0, false)
-			r.part.Watch(w, q.Interest())
+			r.part.Watch(&r.place, w, q.Interest())
 		}
 	}
 	defer func() {
 		for i := range f.reads {
 			if !f.reads[i].absent {
-				f.reads[i].part.Unwatch(w)
+				f.reads[i].part.Unwatch(&f.reads[i].place)
 			}
 		}
 	}()

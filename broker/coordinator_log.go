@@ -72,7 +72,7 @@ func (l *coordinatorLog) Read(from batch.Offset, maxBytes int) ([]byte, error) {
 
 // Watch is part of coordinator.Log.
 func (l *coordinatorLog) Watch(wake func()) (stop func()) {
-	w := partition.NewCaller(wake)
-	l.part.Watch(w, partition.OnHighWatermark)
-	return func() { l.part.Unwatch(w) }
+	place := &partition.Watching{}
+	l.part.Watch(place, partition.NewCaller(wake), partition.OnHighWatermark)
+	return func() { l.part.Unwatch(place) }
 }

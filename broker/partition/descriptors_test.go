@@ -154,8 +154,9 @@ func TestReplicatedInPart(t *testing.T) {
 			return nil
 		})
 		w := NewWaiter()
-		p.Watch(w, OnLogEnd)
-		defer p.Unwatch(w)
+		var at Watching
+		p.Watch(&at, w, OnLogEnd)
+		defer p.Unwatch(&at)
 		if err := p.Replicate(Copied{LeaderEpoch: 2, From: 0, Records: two}); !errors.Is(err, log.ErrNoDescriptor) {
 			t.Fatal(err)
 		}

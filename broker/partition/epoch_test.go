@@ -58,7 +58,8 @@ func TestWakeOfAFunction(t *testing.T) {
 	p := replicated(t)
 	n := 0
 	w := NewCaller(func() { n++ })
-	p.Watch(w, OnHighWatermark)
+	var at Watching
+	p.Watch(&at, w, OnHighWatermark)
 	appendTo(t, p, 1, 1)
 	if n != 0 {
 		t.Error("called before the high watermark moved")
@@ -68,7 +69,7 @@ func TestWakeOfAFunction(t *testing.T) {
 	if n != 1 {
 		t.Errorf("called %d times for a high watermark that moved once", n)
 	}
-	p.Unwatch(w)
+	p.Unwatch(&at)
 	p.Close()
 	if n != 1 {
 		t.Error("called after Unwatch")

@@ -111,7 +111,7 @@ type Partition struct {
 
 	committed waits // for the high watermark
 	written   waits // for counted
-	watchers  []watcher
+	watchers  watchers
 	propose   bool // Changed is to be told
 
 	moving sync.Mutex              // held while the future log is filled; see move.go

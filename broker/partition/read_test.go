@@ -172,7 +172,7 @@ func TestDeleteRecords(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := NewWaiter()
-	p.Watch(w, OnLowWatermark)
+	p.Watch(&Watching{}, w, OnLowWatermark)
 	for _, c := range []struct {
 		o, want batch.Offset
 		err     error
@@ -220,7 +220,7 @@ func TestFollowing(t *testing.T) {
 		t.Error("took records for another place")
 	}
 	w := NewWaiter()
-	p.Watch(w, OnHighWatermark)
+	p.Watch(&Watching{}, w, OnHighWatermark)
 	if err := copied(4, 0, 99); err != nil {
 		t.Fatal(err)
 	}

@@ -305,38 +305,62 @@ func (w *Waiter) Wake() {
 	}
 }
 
-type watcher struct {
-	w  *Waiter
-	on Interest
+// A Watching is a waiter's place at one partition, from Watch to Unwatch; the zero value is none. It is not to be copied
+// or moved between the two.
+type Watching struct {
+	at int // its number among the partition's watchers, from 1; under Partition.mu
 }
 
-// Watch registers a waiter. One that comes when the partition is gone is woken at once.
-func (p *Partition) Watch(w *Waiter, on Interest) {
+type watcher struct {
+	w     *Waiter
+	on    Interest
+	place *Watching
+}
+
+// watchers are those who wait at a partition, in no order. Everyone's place is known to it, so that it is taken off at
+// once, however many there are: thousands may wait at one partition, and all go when a record comes.
+type watchers struct {
+	list    []watcher
+	touched int // how many were looked at or put elsewhere by remove, so far
+}
+
+func (x *watchers) add(place *Watching, w *Waiter, on Interest) {
+	x.list = append(x.list, watcher{w: w, on: on, place: place})
+	place.at = len(x.list)
+}
+
+func (x *watchers) remove(place *Watching) {
+	if place.at == 0 {
+		return
+	}
+	i, last := place.at-1, len(x.list)-1
+	x.list[i] = x.list[last]
+	x.list[i].place.at = i + 1
+	x.list[last], place.at = watcher{}, 0
+	x.list = x.list[:last]
+	x.touched += 2
+}
+
+// Watch registers a waiter, whose place is to be a new one. One that comes when the partition is gone is woken at once.
+func (p *Partition) Watch(place *Watching, w *Waiter, on Interest) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.role.Load().gone {
 		w.Wake()
 		return
 	}
-	p.watchers = append(p.watchers, watcher{w: w, on: on})
+	p.watchers.add(place, w, on)
 }
 
-// Unwatch takes a waiter off.
-func (p *Partition) Unwatch(w *Waiter) {
+// Unwatch takes a waiter off; one that is not there is none of its business.
+func (p *Partition) Unwatch(place *Watching) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for i := range p.watchers {
-		if p.watchers[i].w == w {
-			last := len(p.watchers) - 1
-			p.watchers[i], p.watchers[last] = p.watchers[last], watcher{}
-			p.watchers = p.watchers[:last]
-			return
-		}
-	}
+	p.watchers.remove(place)
 }
 
 func (p *Partition) wake(on Interest) {
-	for _, w := range p.watchers {
+	for _, w := range p.watchers.list {
 		if w.on&on != 0 {
 			w.w.Wake()
 		}

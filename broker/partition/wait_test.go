@@ -125,7 +125,7 @@ func TestEndOfLeadershipEndsWaits(t *testing.T) {
 		p.Await(a, 0, ap, -1)
 		a.Seal()
 		w := NewWaiter()
-		p.Watch(w, OnLogEnd)
+		p.Watch(&Watching{}, w, OnLogEnd)
 		c.end(p)
 		if !decided(a) || !errors.Is(a.Err(0), c.want) {
 			t.Errorf("%s: %v", name, a.Err(0))
@@ -232,12 +232,13 @@ func TestProposalIsTold(t *testing.T) {
 func TestWaiters(t *testing.T) {
 	p := replicated(t)
 	consumer, follower, both, gone := NewWaiter(), NewWaiter(), NewWaiter(), NewWaiter()
-	p.Watch(gone, OnLogEnd)
-	p.Watch(consumer, OnHighWatermark)
-	p.Watch(follower, OnLogEnd)
-	p.Watch(both, OnLogEnd|OnHighWatermark)
-	p.Unwatch(gone)
-	p.Unwatch(gone)
+	var at Watching
+	p.Watch(&at, gone, OnLogEnd)
+	p.Watch(&Watching{}, consumer, OnHighWatermark)
+	p.Watch(&Watching{}, follower, OnLogEnd)
+	p.Watch(&Watching{}, both, OnLogEnd|OnHighWatermark)
+	p.Unwatch(&at)
+	p.Unwatch(&at)
 	woken := func(w *Waiter) bool {
 		select {
 		case <-w.C():
@@ -260,9 +261,65 @@ func TestWaiters(t *testing.T) {
 		t.Error("the high watermark wakes those who wait for it, and nobody else")
 	}
 	p.Close()
-	p.Watch(gone, OnLogEnd)
+	p.Watch(&at, gone, OnLogEnd)
 	if !woken(gone) {
 		t.Error("who comes too late sleeps for ever")
+	}
+	p.Unwatch(&at)
+}
+
+// TestWatchersGoAtOnce: what it takes to take one off is the same however many wait, in whatever order they go; and those
+// that stay are woken, and nobody else.
+func TestWatchersGoAtOnce(t *testing.T) {
+	const many = 10_000
+	rng := rand.New(rand.NewPCG(1, 2))
+	for name, order := range map[string]func() []int{
+		"first come, first go": func() []int {
+			list := make([]int, many)
+			for i := range list {
+				list[i] = i
+			}
+			return list
+		},
+		"last come, first go": func() []int {
+			list := make([]int, many)
+			for i := range list {
+				list[i] = many - 1 - i
+			}
+			return list
+		},
+		"in any order": func() []int { return rng.Perm(many) },
+	} {
+		p := replicated(t)
+		places, woken, gone := make([]Watching, many), make([]int, many), make([]bool, many)
+		for i := range places {
+			p.Watch(&places[i], NewCaller(func() { woken[i]++ }), OnLogEnd)
+		}
+		for n, i := range order() {
+			before := p.watchers.touched
+			p.Unwatch(&places[i])
+			if did := p.watchers.touched - before; did > 2 {
+				t.Fatalf("%s: %d were touched to take number %d of %d off", name, did, i, many-n)
+			}
+			if gone[i] = true; n%(many/4) != many/8 {
+				continue
+			}
+			clear(woken)
+			p.wake(OnLogEnd)
+			for j := range woken {
+				if want := !gone[j]; (woken[j] == 1) != want || woken[j] > 1 {
+					t.Fatalf("%s: number %d, which is gone: %v, was woken %d times", name, j, gone[j], woken[j])
+				}
+			}
+		}
+		if n := len(p.watchers.list); n != 0 {
+			t.Errorf("%s: %d are left", name, n)
+		}
+		for _, x := range p.watchers.list[:cap(p.watchers.list)] {
+			if x.w != nil || x.place != nil {
+				t.Fatalf("%s: one that is taken off is held", name)
+			}
+		}
 	}
 }
 
@@ -316,14 +373,15 @@ func TestFlushWithoutDescriptors(t *testing.T) {
 		default:
 		}
 	})
-	p.Watch(w, OnHighWatermark)
+	var at Watching
+	p.Watch(&at, w, OnHighWatermark)
 	_, err := p.Await(a, 0, ap, 1)
 	a.Seal()
 	<-a.Done()
 	if err == nil {
 		err = a.Err(0)
 	}
-	p.Unwatch(w)
+	p.Unwatch(&at)
 	if early {
 		t.Error("the producer was told before a consumer could see its record")
 	}
@@ -371,8 +429,9 @@ func TestEverybodyAtOnce(t *testing.T) {
 		wg.Go(func() {
 			from := batch.Offset(0)
 			w := NewWaiter()
-			p.Watch(w, OnLogEnd)
-			defer p.Unwatch(w)
+			var at Watching
+			p.Watch(&at, w, OnLogEnd)
+			defer p.Unwatch(&at)
 			for {
 				q := ReadRequest{Offset: from, MaxBytes: 1000, MinOne: true, Replica: id, CurrentLeaderEpoch: 5, LastFetchedEpoch: AnyEpoch}
 				r, err := p.Read(q)
