@@ -222,7 +222,9 @@ func (w *cleanedSegment) writeTxns() error {
 	return nil
 }
 
-// names are the segment's files without .cleaned; the segment itself goes last, so that whoever finds it finds the others.
+// names are the segment's files without .cleaned, the segment itself last. In that order they get .swap, so that whoever
+// finds the segment finds the others; in the opposite one they lose it: as long as there is a segment with .swap, what has
+// a name that it covers is old, and goes at a start. (Apache Kafka's start goes by that, too.)
 func (w *cleanedSegment) names() []string {
 	base := w.seg.base
 	names := []string{fileName(base, suffixIndex), fileName(base, suffixTimeIndex), fileName(base, suffixLog)}
@@ -309,7 +311,7 @@ func (l *Log) swapIn(w *cleanedSegment, at, n int) ([]string, error) {
 	next.largest.Store(w.at.maxTimestamp)
 	next.first.Store(w.seg.first.Load())
 	names := w.names()
-	rename := func(from, to string) error {
+	rename := func(names []string, from, to string) error {
 		for _, name := range names {
 			if err := l.fs.Rename(l.dir+"/"+name+from, l.dir+"/"+name+to); err != nil {
 				return err
@@ -320,7 +322,7 @@ func (l *Log) swapIn(w *cleanedSegment, at, n int) ([]string, error) {
 	l.dirDirty.Store(true)
 	l.touched = true
 	if !faults.oldFirst {
-		if err := rename(suffixCleaned, suffixSwap); err != nil {
+		if err := rename(names, suffixCleaned, suffixSwap); err != nil {
 			return nil, err
 		}
 	}
@@ -338,11 +340,14 @@ func (l *Log) swapIn(w *cleanedSegment, at, n int) ([]string, error) {
 		}
 	}
 	if faults.oldFirst {
-		if err := rename(suffixCleaned, suffixSwap); err != nil {
+		if err := rename(names, suffixCleaned, suffixSwap); err != nil {
 			return gone, err
 		}
 	}
-	if err := rename(suffixSwap, ""); err != nil {
+	if !faults.indexesFirst {
+		slices.Reverse(names)
+	}
+	if err := rename(names, suffixSwap, ""); err != nil {
 		return gone, err
 	}
 	if slices.Contains(old, l.hwAt.seg) {

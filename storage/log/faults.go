@@ -31,6 +31,8 @@ type faultSwitches struct {
 	keepCleaned   bool // a truncation leaves the offset that was cleaned up to
 	forgetLast    bool // a cleaning removes the last batch of a producer
 	oldFirst      bool // a cleaning takes the old segments away before the new one has a name that a start takes up
+	indexesFirst  bool // a cleaning gives the new indexes their names before the segment
+	keepReplaced  bool // a start leaves the indexes of a replaced segment that is gone
 	noHorizon     bool // a cleaning removes tombstones and markers as soon as it sees them again
 	loseTxns      bool // a cleaning writes no index of aborted transactions
 }

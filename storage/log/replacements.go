@@ -5,13 +5,17 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
+	"strings"
+
 	"millrace/storage/batch"
 )
 
 // finishReplacements completes or drops what a cleaning or a split left: a .cleaned file is unfinished and goes; a .swap
 // file is finished and takes the place of the segment of its base and of those whose offsets it covers, unless an
 // unfinished one lies at or below it, which says that its set of files or of replacements was not complete. Removed files
-// go with them.
+// go with them. Segments get their names before indexes: as long as one has .swap, what it covers is old, whatever is left of
+// it.
 //
 // What an unfinished file condemns is gone for good before that file goes: were this cut short, the next start would take
 // what is left for finished, and an index for that of the segment which still stands there. (An index alone is finished, too,
@@ -52,6 +56,16 @@ func (l *Log) finishReplacements(list *listing) error {
 			}
 		}
 	}
+	isSegment := func(name string) bool { return strings.HasSuffix(name, suffixLog+suffixSwap) }
+	slices.SortStableFunc(list.swaps, func(a, b string) int {
+		switch {
+		case isSegment(a) == isSegment(b):
+			return 0
+		case isSegment(a):
+			return -1
+		}
+		return 1
+	})
 	for _, name := range list.swaps {
 		final := name[:len(name)-len(suffixSwap)]
 		err := l.fs.Rename(l.dir+"/"+name, l.dir+"/"+final)
@@ -74,7 +88,8 @@ func (l *Log) finishReplacements(list *listing) error {
 	return err
 }
 
-// removeReplaced removes the segments that a finished replacement covers.
+// removeReplaced removes what is left of the segments that a finished replacement covers. An index may have outlived its
+// segment, and would be taken for the replacement's where that has none: most have no index of aborted transactions.
 func (l *Log) removeReplaced(name string, base batch.Offset, list *listing) error {
 	f, err := l.fs.Open(l.dir+"/"+name, 0)
 	if err != nil {
@@ -99,11 +114,14 @@ func (l *Log) removeReplaced(name string, base batch.Offset, list *listing) erro
 		s.step(h)
 	}
 	for _, seg := range list.bases {
-		if seg.base < base || seg.base >= max(end, base+1) || !seg.log {
+		if seg.base < base || seg.base >= max(end, base+1) || faults.keepReplaced && !seg.log {
 			continue
 		}
-		// The replacement's own indexes are among the .swap files, or are made anew.
-		for _, suffix := range append(seg.indexes(), suffixLog) {
+		gone := seg.indexes()
+		if seg.log {
+			gone = append(gone, suffixLog)
+		}
+		for _, suffix := range gone {
 			if err := l.removeIfThere(fileName(seg.base, suffix)); err != nil {
 				return err
 			}
