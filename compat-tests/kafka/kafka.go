@@ -334,6 +334,17 @@ func (s *Server) end(sig syscall.Signal) {
 // PID is the server's process.
 func (s *Server) PID() int { return s.cmd.Process.Pid }
 
+// Ended says whether the server's process has ended.
+func (s *Server) Ended() bool {
+	select {
+	case err := <-s.exited:
+		s.exited <- err
+		return true
+	default:
+		return false
+	}
+}
+
 // Wait returns when the server has ended.
 func (s *Server) Wait() error {
 	err := <-s.exited

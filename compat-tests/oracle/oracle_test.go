@@ -98,6 +98,9 @@ func TestDifferences(t *testing.T) {
 	if k, ok := own[kafkas].(*apacheKafka); ok && k.again > 0 {
 		took += fmt.Sprintf("; %d starts of Kafka's came to nothing and were tried once more", k.again)
 	}
+	if r.Falls > 0 {
+		took += fmt.Sprintf("; Kafka ended by itself %d times, and what was played then was played again", r.Falls)
+	}
 	for _, e := range r.Errors {
 		t.Error(e)
 	}
@@ -166,6 +169,7 @@ func both(t *testing.T) (*Servers, [2]restartable) {
 	s.ready(t)
 	if own[ours] != nil && own[kafkas] != nil {
 		s.Restart = func(how Restart) error { return restartAll(how, own[:]...) }
+		s.Fallen = own[kafkas].(*apacheKafka).fallen
 	}
 	return s, own
 }

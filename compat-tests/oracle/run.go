@@ -22,6 +22,9 @@ type Servers struct {
 	// Restart ends both and starts them again on the same addresses and
 	// directories. nil: they stay, and sequences with restarts are left out.
 	Restart func(Restart) error
+	// Fallen says whether Kafka has ended without being told to. What was played then
+	// is played again, when both have been started anew. nil: it is not known.
+	Fallen func() bool
 	// Old: the peer is one that serves what Kafka 4 has dropped, and that is what is
 	// compared.
 	Old  bool
@@ -260,6 +263,7 @@ type Report struct {
 	Tally     *Tally
 	Sequences int
 	Restarts  int
+	Falls     int // how often Kafka ended by itself
 	Asked     int
 	Errors    []error
 }
@@ -290,11 +294,13 @@ type running struct {
 	report   *Report
 	suspects []suspect
 	done     int
-	broken   bool // the servers did not come back
+	broken   bool     // the servers did not come back
+	fell     bool     // Kafka has ended by itself, and was not started again yet
+	void     []uint64 // seeds that were played while it did
 }
 
 func (r *running) over() bool {
-	return r.broken || r.First && len(r.suspects) > 0 || !r.Until.IsZero() && time.Now().After(r.Until)
+	return r.broken || r.fell || r.First && len(r.suspects) > 0 || !r.Until.IsZero() && time.Now().After(r.Until)
 }
 
 func (r *running) took(seq Sequence, out *Outcome) {
@@ -312,52 +318,123 @@ func (r *running) took(seq Sequence, out *Outcome) {
 	}
 }
 
+// next is the seed to be played next, of those from one up to another.
+func (r *running) next(from *uint64, to uint64) (seed uint64, ok bool) {
+	r.Lock()
+	defer r.Unlock()
+	switch n := len(r.void); {
+	case r.over():
+	case n > 0:
+		seed, r.void, ok = r.void[n-1], r.void[:n-1], true
+	case *from < to:
+		seed, ok = *from, true
+		*from++
+	}
+	return seed, ok
+}
+
+// fallen says whether Kafka has ended by itself while something was played, which
+// then tells nothing.
+func (s *Servers) fallen(out *Outcome) bool {
+	if s.Fallen == nil || out.Err == nil && out.Unexplained() == nil {
+		return false
+	}
+	// Its connections end a moment before its process.
+	for range 50 {
+		if s.Fallen() {
+			return true
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return false
+}
+
+// mostFalls is how often Kafka may end by itself in one run.
+const mostFalls = 50
+
+// revive starts the servers again after a fall, with nobody playing.
+func (s *Servers) revive(r *running) {
+	r.fell = false
+	if r.report.Falls++; r.report.Falls > mostFalls {
+		r.broken = true
+		r.report.Errors = append(r.report.Errors, fmt.Errorf("Kafka has ended by itself %d times", r.report.Falls))
+		return
+	}
+	r.Log("Kafka has ended by itself; both servers are started again, and %d sequences played again", len(r.void))
+	if err := s.Restart(Restart{Kill: true}); err != nil {
+		r.broken = true
+		r.report.Errors = append(r.report.Errors, err)
+	}
+}
+
 // many plays the sequences of the seeds from one up to another, several at once.
 func (s *Servers) many(r *running, from, to uint64) {
-	var workers sync.WaitGroup
-	for range max(1, r.Parallel) {
-		workers.Go(func() {
-			for {
-				r.Lock()
-				if r.over() || from >= to {
-					r.Unlock()
-					return
+	for {
+		var workers sync.WaitGroup
+		for range max(1, r.Parallel) {
+			workers.Go(func() {
+				for seed, ok := r.next(&from, to); ok; seed, ok = r.next(&from, to) {
+					seq := Make(seed, r.Only)
+					out := s.Play(seq.Steps)
+					if s.fallen(&out) {
+						r.lost(seed)
+					} else {
+						r.took(seq, &out)
+					}
 				}
-				seed := from
-				from++
-				r.Unlock()
-				seq := Make(seed, r.Only)
-				out := s.Play(seq.Steps)
-				r.took(seq, &out)
-			}
-		})
+			})
+		}
+		workers.Wait()
+		if !r.fell {
+			return
+		}
+		s.revive(r)
 	}
-	workers.Wait()
+}
+
+// lost notes that what a seed came to tells nothing.
+func (r *running) lost(seed uint64) {
+	r.Lock()
+	defer r.Unlock()
+	r.fell, r.void = true, append(r.void, seed)
 }
 
 // together plays sequences that restart the servers, all at once: each restart
 // comes when all have arrived at it.
 func (s *Servers) together(r *running, from, to uint64) {
-	if r.over() {
+	for !r.over() {
+		var players sync.WaitGroup
+		round := newRound(int(to-from), func(how Restart) error {
+			begun := time.Now()
+			err := s.Restart(how)
+			r.Log("both servers were %v, in %.1f s", how, time.Since(begun).Seconds())
+			return err
+		})
+		seqs, outs := make([]Sequence, to-from), make([]Outcome, to-from)
+		for i := range seqs {
+			players.Go(func() {
+				seqs[i] = Make(from+uint64(i), r.Only)
+				outs[i] = s.play(seqs[i].Steps, round)
+			})
+		}
+		players.Wait()
+		for i := range outs {
+			if s.fallen(&outs[i]) {
+				r.fell = true
+				break
+			}
+		}
+		if r.fell {
+			s.revive(r)
+			continue // all of them were meant to meet the same restarts
+		}
+		for i := range outs {
+			r.took(seqs[i], &outs[i])
+		}
+		r.report.Restarts += round.done
+		r.broken = r.broken || round.err != nil
 		return
 	}
-	var players sync.WaitGroup
-	round := newRound(int(to-from), func(how Restart) error {
-		begun := time.Now()
-		err := s.Restart(how)
-		r.Log("both servers were %v, in %.1f s", how, time.Since(begun).Seconds())
-		return err
-	})
-	for seed := from; seed < to; seed++ {
-		players.Go(func() {
-			seq := Make(seed, r.Only)
-			out := s.play(seq.Steps, round)
-			r.took(seq, &out)
-		})
-	}
-	players.Wait()
-	r.report.Restarts += round.done
-	r.broken = r.broken || round.err != nil
 }
 
 // Run plays the sequences of some seeds, several at once, then plays anew what
@@ -438,7 +515,11 @@ func (r *Report) take(o *Outcome) {
 func (s *Servers) again(steps []Step, times int) *Difference {
 	for range times {
 		out := s.Play(steps)
-		if d := out.Unexplained(); d != nil {
+		if s.fallen(&out) {
+			if s.Restart(Restart{Kill: true}) != nil {
+				return nil
+			}
+		} else if d := out.Unexplained(); d != nil {
 			return d
 		}
 	}

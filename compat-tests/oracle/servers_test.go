@@ -255,12 +255,24 @@ func (k *apacheKafka) startsAreKept() {
 	}
 }
 
+// fallen says whether it has ended without being told to, and prints what it had said.
+func (k *apacheKafka) fallen() bool {
+	if !k.server.Ended() {
+		return false
+	}
+	if said := k.said.take(); said != "" {
+		said = said[max(0, len(said)-8<<10):]
+		fmt.Printf("Apache Kafka has ended by itself. It had said:\n%s\n", said)
+	}
+	return true
+}
+
 func (k *apacheKafka) end(kill bool) error {
 	k.followed(0)
-	if kill {
+	if kill && !k.server.Ended() {
 		k.startsAreKept()
 		k.server.Kill()
-	} else {
+	} else if !kill {
 		k.server.Stop()
 		if k.filling {
 			k.filling = false
