@@ -36,8 +36,8 @@ import (
 const adminClient = "__admin_client"
 
 func (b *Broker) produce(c *call) wire.Reply {
-	var one [1]*produceWait
-	r := produceRun{b: b, waits: one[:0]}
+	r := newProduceRun(b)
+	defer r.free()
 	r.judge(c)
 	r.append()
 	return b.answerProduce(r.waits[0])
@@ -46,13 +46,19 @@ func (b *Broker) produce(c *call) wire.Reply {
 // produceTogether is produce of several requests that have come together, none with
 // acks=0: what they bring for one partition is appended at once.
 func (b *Broker) produceTogether(calls []*call, replies []wire.Reply) {
-	r := produceRun{b: b, waits: make([]*produceWait, 0, len(calls))}
+	if len(calls) == 0 {
+		return
+	}
+	r := newProduceRun(b)
+	defer r.free()
 	for _, c := range calls {
 		r.judge(c)
 	}
 	r.append()
 	for i, w := range r.waits {
-		replies[i] = b.answerProduce(w)
+		if replies[i] = b.answerProduce(w); replies[i].Pending == nil {
+			w.free()
+		}
 	}
 }
 
@@ -62,14 +68,15 @@ const firstAppends = 64
 
 // judge makes the answer for everything that is not appended, and finds out what is.
 func (r *produceRun) judge(c *call) {
-	req := c.msg.(*kmsg.ProduceRequest)
-	w := &produceWait{c: c, req: req, resp: kmsg.ProduceResponse{Version: c.Version}}
+	w := waitOf(c)
 	r.waits = append(r.waits, w)
-	resp := &w.resp
+	req, resp := w.req, &w.resp
 	refused, why := refusesRequest(c, req)
 	last := lastOfEach(req)
 	var rows produceRows
-	resp.Topics = make([]kmsg.ProduceResponseTopic, 0, len(req.Topics))
+	if resp.Topics = w.own.rows[:0]; len(req.Topics) > len(w.own.rows) {
+		resp.Topics = make([]kmsg.ProduceResponseTopic, 0, len(req.Topics))
+	}
 	w.appends = w.first[:0]
 	if n := producePartitions(req); n > len(w.first) {
 		w.appends = make([]produced, 0, min(n, firstAppends))
@@ -88,7 +95,7 @@ func (r *produceRun) judge(c *call) {
 				continue
 			}
 			if out == nil {
-				row = rows.of(resp, rt)
+				row = rows.of(w, rt)
 				out = &resp.Topics[row]
 			}
 			pp := kmsg.NewProduceResponseTopicPartition()
@@ -170,13 +177,13 @@ func refusesRequest(c *call, req *kmsg.ProduceRequest) (int16, *string) {
 	var later *batch.Error
 	for i := range req.Topics {
 		for j := range req.Topics[i].Partitions {
-			r := req.Topics[i].Partitions[j].Records
-			there := func() bool { return produceThere(c, &req.Topics[i], req.Topics[i].Partitions[j].Partition) }
+			rt, index := &req.Topics[i], req.Topics[i].Partitions[j].Partition
+			r := rt.Partitions[j].Records
 			var err error
 			if c.Version >= batchesInProduce {
 				_, _, err = batch.Shape(r, c.Version)
 			} else if err = batch.ShapeOld(r); err == nil && later == nil {
-				if bad := batch.ShapeOldSet(r); bad != nil && there() {
+				if bad := batch.ShapeOldSet(r); bad != nil && produceThere(c, rt, index) {
 					errors.As(bad, &later)
 				}
 			}
@@ -188,7 +195,7 @@ func refusesRequest(c *call, req *kmsg.ProduceRequest) (int16, *string) {
 					if !found {
 						return codeOf(err), &refused.Message
 					}
-				case later == nil && there():
+				case later == nil && produceThere(c, rt, index):
 					later = refused
 				}
 			}
@@ -219,7 +226,8 @@ func produceThere(c *call, rt *kmsg.ProduceRequestTopic, index int32) bool {
 // answered once. It is filled from the second topic on.
 type produceRows map[produceKey]int
 
-func (m *produceRows) of(resp *kmsg.ProduceResponse, rt *kmsg.ProduceRequestTopic) int {
+func (m *produceRows) of(w *produceWait, rt *kmsg.ProduceRequestTopic) int {
+	resp := &w.resp
 	key := produceKey{topic: rt.Topic, id: rt.TopicID}
 	if n := len(resp.Topics); n > 0 {
 		if *m == nil {
@@ -230,9 +238,11 @@ func (m *produceRows) of(resp *kmsg.ProduceResponse, rt *kmsg.ProduceRequestTopi
 		}
 		(*m)[key] = n
 	}
-	resp.Topics = append(resp.Topics, kmsg.ProduceResponseTopic{
-		Topic: rt.Topic, TopicID: rt.TopicID, Partitions: make([]kmsg.ProduceResponseTopicPartition, 0, len(rt.Partitions)),
-	})
+	partitions := w.own.partitions[:0]
+	if len(resp.Topics) > 0 || len(rt.Partitions) > len(w.own.partitions) {
+		partitions = make([]kmsg.ProduceResponseTopicPartition, 0, len(rt.Partitions))
+	}
+	resp.Topics = append(resp.Topics, kmsg.ProduceResponseTopic{Topic: rt.Topic, TopicID: rt.TopicID, Partitions: partitions})
 	return len(resp.Topics) - 1
 }
 

@@ -110,6 +110,8 @@ type call struct {
 	b     *Broker
 	// padding is the size of what the answer says again, or of what is not there.
 	padding int
+	// wait is what a Produce that was decoded together with others is made of; else nil.
+	wait *produceWait
 }
 
 // mostPadding bounds what a client can make of one answer with the names of few
@@ -231,10 +233,11 @@ func (d dispatcher) Handle(ctx context.Context, r *wire.Request) wire.Reply {
 // HandleTogether executes Produces. One that is logged, or that has no answer unless it
 // fails, is executed by itself.
 func (d dispatcher) HandleTogether(ctx context.Context, requests []*wire.Request, replies []wire.Reply) int {
-	calls := make([]*call, 0, len(requests))
+	var few [8]*call
+	calls := few[:0]
 	for i, r := range requests {
-		c := d.call(ctx, r)
-		if c != nil && !d.logged(c) && c.msg.(*kmsg.ProduceRequest).Acks != 0 {
+		c := d.produceCall(ctx, r)
+		if c != nil && !d.logged(c) && c.wait.req.Acks != 0 {
 			calls = append(calls, c)
 			continue
 		}
@@ -255,18 +258,32 @@ func (d dispatcher) HandleTogether(ctx context.Context, requests []*wire.Request
 
 // call decodes a request; nil: it does not parse.
 func (d dispatcher) call(ctx context.Context, r *wire.Request) *call {
-	b := d.b
-	c := &call{Request: r, ctx: ctx, b: b, image: b.applied()}
+	c := &call{Request: r, ctx: ctx, b: d.b, image: d.b.applied()}
 	if r.Body == nil && r.Key == int16(kmsg.ApiVersions) {
 		return c
 	}
 	var err error
 	if c.msg, err = wire.Decode(r); err != nil {
-		b.refused.Warn("a request that does not parse: the connection is closed", zap.Int16("api", r.Key), zap.Int16("version", r.Version),
-			zap.Stringer("remote", r.Conn.Remote), zap.Error(err))
+		d.doesNotParse(r, err)
 		return nil
 	}
 	return c
+}
+
+// produceCall is call of a Produce.
+func (d dispatcher) produceCall(ctx context.Context, r *wire.Request) *call {
+	w := newProduceWait()
+	w.own.call = call{Request: r, ctx: ctx, b: d.b, image: d.b.applied(), msg: w.req, wait: w}
+	if err := wire.DecodeInto(r, w.req); err != nil {
+		d.doesNotParse(r, err)
+		return nil
+	}
+	return w.c
+}
+
+func (d dispatcher) doesNotParse(r *wire.Request, err error) {
+	d.b.refused.Warn("a request that does not parse: the connection is closed", zap.Int16("api", r.Key), zap.Int16("version", r.Version),
+		zap.Stringer("remote", r.Conn.Remote), zap.Error(err))
 }
 
 func (d dispatcher) logged(c *call) bool { return d.b.requests != nil && d.b.requests.wants(c) }

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -20,6 +21,28 @@ type produceRun struct {
 	tried int // how often a file descriptor was waited for
 	// listed is how many refused records the answers tell of.
 	listed int
+	// together has room for what is appended at once.
+	together []partition.Entry
+}
+
+// Runs, and what each Produce is made of, are pooled: a server that appends small batches
+// allocates little else.
+var (
+	produceRunPool  = sync.Pool{New: func() any { return new(produceRun) }}
+	produceWaitPool = sync.Pool{New: func() any { return new(produceWait) }}
+)
+
+func newProduceRun(b *Broker) *produceRun {
+	r := produceRunPool.Get().(*produceRun)
+	r.b = b
+	return r
+}
+
+// free gives back a run whose requests are answered, or wait.
+func (r *produceRun) free() {
+	clear(r.waits)
+	*r = produceRun{waits: r.waits[:0], together: r.together[:0]}
+	produceRunPool.Put(r)
 }
 
 // mostMade is how much of that may wait: a request can stand for much more than it
@@ -40,7 +63,6 @@ func (r *produceRun) bound() {
 // append appends what was judged and is not appended yet.
 func (r *produceRun) append() {
 	r.made = 0
-	var together []partition.Entry
 	for i, w := range r.waits {
 		for j := range w.appends {
 			a := &w.appends[j]
@@ -58,19 +80,20 @@ func (r *produceRun) append() {
 			if n == 1 {
 				a.part.AppendTogether(a.entry[:], &r.tried)
 			} else {
-				together = together[:0]
+				r.together = r.together[:0]
 				for _, w := range row[:n] {
-					together = append(together, w.appends[j].entry[0])
+					r.together = append(r.together, w.appends[j].entry[0])
 				}
-				a.part.AppendTogether(together, &r.tried)
+				a.part.AppendTogether(r.together, &r.tried)
 			}
 			for k, w := range row[:n] {
 				a := &w.appends[j]
 				if n > 1 {
-					a.entry[0] = together[k]
+					a.entry[0] = r.together[k]
 				}
 				a.done, a.entry[0].Batch = true, nil // not to be held until the answer goes
 			}
+			clear(r.together)
 		}
 	}
 }
@@ -102,6 +125,7 @@ func (b *Broker) answerProduce(w *produceWait) wire.Reply {
 	}
 	// What came is not to be held until the answer goes.
 	req.Topics, c.Body = nil, nil
+	clear(w.own.topics[:])
 	return wire.Reply{Pending: w}
 }
 
@@ -154,6 +178,40 @@ type produceWait struct {
 	first   [1]produced // room for one: most requests name one partition
 	acks    partition.Acks
 	finish  func()
+	// own is the request itself, of one that was decoded for this, and room for its
+	// answer: most requests name one partition.
+	own struct {
+		call       call
+		req        kmsg.ProduceRequest
+		topics     [1]kmsg.ProduceRequestTopic
+		rows       [1]kmsg.ProduceResponseTopic
+		partitions [1]kmsg.ProduceResponseTopicPartition
+	}
+}
+
+// newProduceWait is one to decode a request into.
+func newProduceWait() *produceWait {
+	w := produceWaitPool.Get().(*produceWait)
+	w.own.req.Default()
+	w.own.req.Topics = w.own.topics[:0]
+	w.c, w.req = &w.own.call, &w.own.req
+	return w
+}
+
+// free gives back what is answered, and held by nobody.
+func (w *produceWait) free() {
+	*w = produceWait{}
+	produceWaitPool.Put(w)
+}
+
+// waitOf is what the answer to a Produce is made in.
+func waitOf(c *call) *produceWait {
+	w := c.wait
+	if w == nil {
+		w = &produceWait{c: c, req: c.msg.(*kmsg.ProduceRequest)}
+	}
+	w.resp.Version = c.Version
+	return w
 }
 
 // waits registers what has to wait, and says whether anything has.

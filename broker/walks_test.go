@@ -171,10 +171,10 @@ func walksWithin(t *testing.T, nc net.Conn, produce, fetch []byte, produceLimit,
 }
 
 const (
-	produceAllocations = 12
+	produceAllocations = 5
 	fetchAllocations   = 13
 	// Of requests for twelve partitions.
-	wideProduceAllocations = 24
+	wideProduceAllocations = 18
 	wideFetchAllocations   = 17
 )
 
