@@ -107,13 +107,6 @@ func (s *moves) of(m *moving, change func()) (stands bool) {
 	return stands
 }
 
-// resuming says whether a move of an earlier life is still to be gone on with.
-func (s *moves) resuming(k replicaKey) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.ContainsFunc(s.list, func(m *moving) bool { return m.resumes && m.key() == k })
-}
-
 // next is whose turn it is; nil and how long to wait for somebody's, or with no
 // time nobody is on the way.
 func (s *moves) next(now time.Time) (m *moving, wait time.Duration) {

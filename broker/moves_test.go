@@ -2,6 +2,7 @@ package broker
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -29,6 +30,13 @@ func onDirs(t *testing.T, disk *disktest.FS) *Broker {
 	}
 	b.publisher.current.Store(image.New())
 	return b
+}
+
+// resuming says whether a move of an earlier life is still to be gone on with.
+func (s *moves) resuming(k replicaKey) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.list, func(m *moving) bool { return m.resumes && m.key() == k })
 }
 
 // A move that an earlier life began, and that lacks a file descriptor to begin

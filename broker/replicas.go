@@ -367,6 +367,6 @@ func (r *replicas) putAsideStrays() {
 	}
 	r.b.store.DropFutures(func(topic string, index int32) bool {
 		t := r.b.applied().TopicByName(topic)
-		return t != nil && (r.broken(t.ID, index) || r.b.moves.resuming(replicaKey{t.ID, index}))
+		return t != nil && r.broken(t.ID, index)
 	})
 }

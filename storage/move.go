@@ -252,7 +252,8 @@ func (s *Store) openFuture(e *entry, k partitionKey, id [16]byte, d *directory, 
 	return l, nil
 }
 
-// DropFutures removes the logs found on their way that nobody asked for and that are not to be kept.
+// DropFutures removes the logs found on their way of partitions that nobody asked for and that are not to be kept. Whoever
+// asked for one's log decides about its move, and may be opening it at this moment.
 func (s *Store) DropFutures(keep func(topic string, partition int32) bool) {
 	type drop struct {
 		d    *directory
@@ -262,7 +263,7 @@ func (s *Store) DropFutures(keep func(topic string, partition int32) bool) {
 	s.mu.Lock()
 	for _, d := range s.dirs {
 		for k, name := range d.futures {
-			if !keep(k.topic, k.partition) {
+			if s.logs[k] == nil && !keep(k.topic, k.partition) {
 				delete(d.futures, k)
 				list = append(list, drop{d, name})
 			}

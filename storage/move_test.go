@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -160,7 +161,6 @@ func TestMoveOutlivesItsBroker(t *testing.T) {
 			t.Fatal("a move without files is resumed", err)
 		}
 		h.ok(h.s.Delete("gone", 0))
-		h.log("w", 2, 0)
 		h.s.DropFutures(func(string, int32) bool { return true })
 		h.s.DropFutures(func(string, int32) bool { return false })
 		h.add(l, 1)
@@ -568,6 +568,57 @@ func TestMoveWaitsForDescriptors(t *testing.T) {
 		if got, err := whole(l); err != nil || got != want {
 			t.Fatalf("after %d files: %d bytes of %d, %v", after, len(got), len(want), err)
 		}
+	}
+}
+
+// TestFuturesInUseAreNotDropped: whoever asked for a partition's log goes on with its move, and that may be at this moment.
+func TestFuturesInUseAreNotDropped(t *testing.T) {
+	for name, while := range map[string]func(h *house, drop func()){
+		"asked for": func(_ *house, drop func()) { drop() },
+		"being opened": func(h *house, drop func()) {
+			var once sync.Once
+			h.fs.Hold(func(op, name string) {
+				if op == "open" && strings.Contains(name, futureSuffix+"/") {
+					once.Do(drop)
+				}
+			})
+		},
+		"waiting for a descriptor": func(h *house, drop func()) {
+			h.scarce(0)
+			if _, err := h.s.ResumeMove("t", [16]byte{1}, 0); !errors.Is(err, log.ErrNoDescriptor) {
+				t.Fatal(err)
+			}
+			h.fs.Refuse(nil)
+			drop()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHouse(t, "/a", "/b")
+			h.add(h.log("t", 1, 0), 10)
+			f, err := h.s.BeginMove("t", [16]byte{1}, 0, "/b")
+			h.ok(err)
+			h.ok(copyTo(f, h.log("t", 1, 0)))
+			h.fs.Kill()
+			h.open()
+			h.log("t", 1, 0)
+			dropped := false
+			while(h, func() {
+				h.s.DropFutures(func(string, int32) bool { return false }) // nobody has applied what names it yet
+				dropped = true
+			})
+			f, err = h.s.ResumeMove("t", [16]byte{1}, 0)
+			h.fs.Hold(nil)
+			if h.ok(err); f == nil || !dropped {
+				t.Fatalf("the move is forgotten; dropped %v", dropped)
+			}
+			h.ok(h.s.Housekeep(h.clock.Add(time.Hour)))
+			if got := fmt.Sprint(h.holders(partitionKey{"t", 0})); got != "[/a /b future]" {
+				t.Fatalf("it is at %s", got)
+			}
+			moved, _, err := h.s.FinishMove("t", [16]byte{1}, 0)
+			h.ok(err)
+			h.end(moved, 10)
+		})
 	}
 }
 
