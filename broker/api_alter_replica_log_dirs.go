@@ -78,6 +78,15 @@ func (b *Broker) haveIn(c *call, topic string, index int32, dir string) int16 {
 		if d.Prefer {
 			b.store.Prefer(topic, index, dir)
 		}
+		if d.Cancel || d.Begin {
+			to := ""
+			if d.Begin {
+				to = dir
+			}
+			if _, on := b.store.PlaceOf(topic, index); b.moves.redirect(part, to, on) {
+				return d.Code
+			}
+		}
 		if d.Cancel {
 			if err := b.cancelMove(part); err != nil {
 				b.log.Error("what was copied of a partition is left behind", zap.Stringer("partition", part), zap.Error(err))

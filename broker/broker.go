@@ -107,6 +107,7 @@ type Broker struct {
 	coordinators
 	directories directories
 	moves       moves
+	recoveries  recoveries
 	producerIDs *producerIDs
 	sessions    *fetchSessions
 	server      *wire.Server

@@ -172,22 +172,40 @@ func TestALostDirectoryIsToldBesideAHungDisk(t *testing.T) {
 }
 
 // A topic that is deleted while the log of a replica is recovered goes when that is
-// open, with its files, and leaves its name to another.
+// open, with its files, and leaves its name to another. Images do not wait for it.
 func TestAReplicaIsDeletedWhileItIsRecovered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, disk, f, on := recovering(t)
 		remove := records.NewRemoveTopicRecord()
 		remove.TopicId = someTopic
 		f.give(b, remove)
+		synctest.Wait()
+		if b.applied().TopicByName("t") != nil {
+			t.Fatal("the image without it is not applied")
+		}
+		// Its name is another's already, and then a third one's.
+		again := [16]byte{6, 7, 8}
+		f.give(b, topicOf("t", again), partitionOf(again, 1, 0, 0, []int32{1}, 1))
+		synctest.Wait()
 		time.Sleep(time.Minute)
+		synctest.Wait()
+		if b.replicas.get(again, 0) != nil || !b.replicas.broken(again, 0) {
+			t.Error("the next of its name is here while the files are the first one's")
+		}
+		remove = records.NewRemoveTopicRecord()
+		remove.TopicId = again
+		f.give(b, remove)
+		synctest.Wait()
+		third := [16]byte{7, 8, 9}
+		f.give(b, topicOf("t", third), partitionOf(third, 1, 0, 0, []int32{1}, 1))
+		synctest.Wait()
 		close(on)
 		synctest.Wait()
 		disk.Hold(nil)
 		if _, err := disk.Stat("/data/t-0"); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("its directory: %v", err)
 		}
-		third := [16]byte{7, 8, 9}
-		f.give(b, topicOf("t", third), partitionOf(third, 1, 0, 0, []int32{1}, 1))
+		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		p := b.replicas.get(third, 0)
 		if p == nil || p.Log().TopicID() != third || p.Log().View().LogEnd() != 0 {

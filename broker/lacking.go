@@ -3,12 +3,14 @@ package broker
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
 
 	"millrace/broker/partition"
 	"millrace/controller/image"
+	"millrace/storage"
 	"millrace/storage/log"
 )
 
@@ -16,7 +18,8 @@ import (
 // a lack that passes, as when connections end. They are offline like any other
 // whose log did not open, but are tried again, after a pause that doubles while
 // nothing has changed: one after another, and beside the publisher, which images do
-// not wait for meanwhile.
+// not wait for meanwhile. Those whose name a log has that is still being opened, and
+// goes then, are among them.
 type lacking struct {
 	keys map[replicaKey]bool // under replicas.mu
 	// From here on the publisher's goroutine's own.
@@ -31,8 +34,13 @@ type opening struct {
 	key   replicaKey
 	until context.Context // ends with it
 	done  chan struct{}
-	err   error // once it is done
+	// Once it is done.
+	err      error
+	forsaken bool // the log was deleted
 }
+
+// errNameTaken is why a replica has no log whose name another one's still has.
+var errNameTaken = errors.New("a log of that name is being recovered, to be deleted then")
 
 const (
 	firstPause = time.Second
@@ -46,6 +54,11 @@ func (l *lacking) note(b *Broker, topic string, index int32, err error) {
 		l.told = true
 		b.log.Error("no file descriptor is left to open a partition's log: it is offline until there is one, as are others that are not told of", zap.String("topic", topic), zap.Int32("partition", index), zap.Error(err))
 	}
+	l.lookAgain(b)
+}
+
+// lookAgain has them looked at in a moment.
+func (l *lacking) lookAgain(b *Broker) {
 	if l.pause == 0 {
 		l.pause, l.due = firstPause, b.now().Add(firstPause)
 	}
@@ -70,14 +83,22 @@ func (r *replicas) openLacking(ctx context.Context) (until context.Context, stop
 	}
 	keys := r.lackingKeys()
 	if len(keys) == 0 {
-		r.b.log.Info("no partition's log lacks a file descriptor any more")
+		if l.told {
+			r.b.log.Info("no partition's log lacks a file descriptor any more")
+		}
 		l.told, l.pause = false, 0
 		return ctx, func() {}
 	}
 	if r.b.now().Before(l.due) {
 		return context.WithTimeout(ctx, max(l.due.Sub(r.b.now()), time.Millisecond))
 	}
-	l.opening = r.beside(ctx, keys[0])
+	free := slices.IndexFunc(keys, func(k replicaKey) bool {
+		return !r.b.recoveries.under(storage.Name{Topic: r.b.applied().TopicByID(k.topic).Name, Partition: k.index})
+	})
+	if free < 0 {
+		return context.WithTimeout(ctx, firstPause)
+	}
+	l.opening = r.beside(ctx, keys[free])
 	return l.opening.until, func() {}
 }
 
@@ -98,12 +119,15 @@ func (r *replicas) beside(ctx context.Context, k replicaKey) *opening {
 	t := img.TopicByID(k.topic) // it is there, and the partition here: what an image takes away is lacking no more
 	at, c := b.where(img, t.Partition(k.index)), partition.LogConfig(b.topicConfig(img, t.Name))
 	o := &opening{key: k, done: make(chan struct{})}
+	n := storage.Name{Topic: t.Name, Partition: k.index}
+	b.recoveries.begin(n)
 	var end context.CancelFunc
 	o.until, end = context.WithCancel(ctx)
 	b.background(func(context.Context) {
 		defer end()
 		defer close(o.done)
 		_, o.err = b.store.LogAt(at, t.Name, t.ID, k.index, c)
+		o.forsaken = b.recovered(n)
 	})
 	return o
 }
@@ -111,14 +135,14 @@ func (r *replicas) beside(ctx context.Context, k replicaKey) *opening {
 // takeUp makes the replica be here whose log was opened beside, or did not open.
 func (r *replicas) takeUp(o *opening) {
 	l := &r.lacking
-	if errors.Is(o.err, log.ErrNoDescriptor) {
+	if !o.forsaken && errors.Is(o.err, log.ErrNoDescriptor) {
 		l.pause = min(2*l.pause, mostPause)
 		l.due = r.b.now().Add(l.pause)
 		return
 	}
 	l.pause, l.due = firstPause, time.Time{} // the next one at once
-	if !r.lacks(o.key) {
-		return // it was taken away meanwhile
+	if o.forsaken || !r.lacks(o.key) {
+		return // it was taken away meanwhile; if it is wanted again, it is another one
 	}
 	img := r.b.applied()
 	t := img.TopicByID(o.key.topic)
@@ -137,12 +161,4 @@ func (r *replicas) lacks(k replicaKey) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.lacking.keys[k]
-}
-
-// letGo waits until none of the replicas is being opened: what is to be deleted, or
-// is to be another topic's, has to be open or not.
-func (l *lacking) letGo(which func(replicaKey) bool) {
-	if l.opening != nil && which(l.opening.key) {
-		<-l.opening.done
-	}
 }

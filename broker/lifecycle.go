@@ -135,6 +135,7 @@ func newBroker(o Options) *Broker {
 	b.coordinators.b, b.coordinators.shards, b.coordinators.epochs = b, map[int32]*coordinator.Shard{}, map[int32]int32{}
 	b.directories.untold, b.directories.wake = map[replicaKey][16]byte{}, make(chan struct{}, 1)
 	b.lost = make(chan struct{}, 1)
+	b.recoveries.all = map[storage.Name]bool{}
 	b.moves.wake = make(chan struct{}, 1)
 	b.relisted = make(chan struct{}, 1)
 	b.producerIDs = newProducerIDs(b.allotProducerIDs)

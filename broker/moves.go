@@ -31,8 +31,9 @@ type moves struct {
 	asking sync.Mutex // before any partition's locks
 	wake   chan struct{}
 
-	mu   sync.Mutex
-	list []*moving // in turn
+	mu      sync.Mutex
+	list    []*moving // in turn
+	opening bool      // the log of one that resumes
 
 	quota move.Quota // the goroutine's own
 }
@@ -41,15 +42,17 @@ type moves struct {
 type moving struct {
 	part *partition.Partition
 	dir  [16]byte // the directory it goes to
-	// resumes: an earlier life began the move, and for lack of a file descriptor its log was not opened, or where future
-	// is not nil not taken up.
+	// resumes: an earlier life began the move, and its log was not opened yet, or where future is not nil not taken up.
 	resumes bool
-	future  *log.Log
-	lacked  bool // the log was told of a lack; the goroutine's own
+	future  *log.Log // whose is who opens it
+	lacked  bool     // the log was told of a lack; the goroutine's own
 	// From here on under moves.mu.
 	asked bool      // the controller may know dir
 	told  bool      // it does
 	after time.Time // not before
+	// Of one that resumes: its log is being opened; it was called off meanwhile; and is to go there, or nowhere.
+	opening, off bool
+	then         string
 }
 
 const (
@@ -67,6 +70,11 @@ func (s *moves) add(m *moving) {
 	s.mu.Lock()
 	s.list = append(s.list, m)
 	s.mu.Unlock()
+	s.nudge()
+}
+
+// nudge has the mover look at the list.
+func (s *moves) nudge() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
@@ -113,6 +121,9 @@ func (s *moves) next(now time.Time) (m *moving, wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, m := range s.list {
+		if m.resumes && s.opening {
+			continue // one after another
+		}
 		if d := m.after.Sub(now); d > 0 {
 			if wait == 0 || d < wait {
 				wait = d
@@ -163,12 +174,7 @@ func (b *Broker) moveRate() int64 {
 // moveOn copies a piece of one replica, and ends its move where it has caught up.
 func (b *Broker) moveOn(ctx context.Context, m *moving, most int) {
 	if m.resumes {
-		b.moves.asking.Lock()
-		defer b.moves.asking.Unlock()
-		if b.moves.remove(m) && b.resume(m) {
-			m.after = b.now().Add(moveRetry)
-			b.moves.add(m)
-		}
+		b.resume(m)
 		return
 	}
 	done, err := m.part.Fill(most)
@@ -287,40 +293,6 @@ func (b *Broker) beginMove(part *partition.Partition, dir string) error {
 	return nil
 }
 
-// resumeMove goes on with the move that an earlier life began: now, or once there
-// is a file descriptor for it.
-func (b *Broker) resumeMove(part *partition.Partition) {
-	m := &moving{part: part, resumes: true}
-	if b.resume(m) {
-		m.after = b.now().Add(moveRetry)
-		b.moves.add(m)
-	}
-}
-
-// resume takes up what an earlier life has left of a move; again says that no
-// descriptor is left for it.
-func (b *Broker) resume(m *moving) (again bool) {
-	part := m.part
-	var err error
-	if m.future == nil {
-		m.future, err = b.store.ResumeMove(part.Topic(), part.ID(), part.Index())
-	}
-	if err == nil && m.future == nil {
-		return false
-	}
-	if err == nil {
-		err = b.takeUp(part, m.future)
-	}
-	switch {
-	case err == nil:
-		return false
-	case errors.Is(err, log.ErrNoDescriptor):
-		return true
-	}
-	b.log.Error("a partition that was on its way to another directory stays where it is", zap.Stringer("partition", part), zap.Error(errors.Join(err, b.store.CancelMove(part.Topic(), part.Index()))))
-	return false
-}
-
 // takeUp has a log filled that is to take the place of a partition's.
 func (b *Broker) takeUp(part *partition.Partition, l *log.Log) error {
 	part.Log().PauseCleaning()
@@ -363,5 +335,8 @@ func (b *Broker) moveState(img *image.Image, topic string, index int32, dir stri
 	}
 	s.Here, s.Broken = true, part.Log().Offline() != nil
 	s.At, s.To = b.store.PlaceOf(topic, index)
+	if to, off := b.moves.redirected(part); off {
+		s.To = to
+	}
 	return s, part
 }

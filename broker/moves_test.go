@@ -16,10 +16,10 @@ import (
 	"millrace/storage/disktest"
 )
 
-// onDirs is a broker's life on a disk with two data directories.
-func onDirs(t *testing.T, disk *disktest.FS) *Broker {
+// onDirs is a broker's life on a disk with data directories.
+func onDirs(t *testing.T, disk *disktest.FS, dirs string) *Broker {
 	t.Helper()
-	static, _, err := config.ParseStatic(map[string]string{"node.id": "1", "log.dirs": "/a,/b"})
+	static, _, err := config.ParseStatic(map[string]string{"node.id": "1", "log.dirs": dirs})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func (s *moves) resuming(k replicaKey) bool {
 func TestMovesWaitForDescriptors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		disk := disktest.New()
-		b := onDirs(t, disk)
+		b := onDirs(t, disk, "/a,/b")
 		see(b, registered(1, 10, b.incarnation), topicOf("t", someTopic), partitionOf(someTopic, 1, 1, 1, []int32{1}, 1))
 		p := b.replicas.get(someTopic, 0)
 		appendOne(t, p)
@@ -61,7 +61,7 @@ func TestMovesWaitForDescriptors(t *testing.T) {
 		disk.Kill()
 		b.stop(errTestOver)
 
-		b = onDirs(t, disk)
+		b = onDirs(t, disk, "/a,/b")
 		refuse := func() {
 			disk.Refuse(func(op, name string) error {
 				switch op {

@@ -136,10 +136,9 @@ func (r *replicas) remove(name string, which func(replicaKey) bool) {
 	for _, p := range gone {
 		p.Close()
 	}
-	r.lacking.letGo(which)
 	for _, index := range files {
-		if err := r.b.store.Delete(name, index); err != nil {
-			r.b.log.Error("a partition that is no longer here leaves its files behind", zap.String("topic", name), zap.Int32("partition", index), zap.Error(err))
+		if n := (storage.Name{Topic: name, Partition: index}); !r.b.recoveries.forsake(n) {
+			r.b.deleteFiles(n)
 		}
 	}
 }
@@ -260,6 +259,13 @@ func (r *replicas) assignOne(img *image.Image, t *image.Topic, p *image.Partitio
 // open makes a replica's log be here, or offline: nil.
 func (r *replicas) open(img *image.Image, t *image.Topic, p *image.Partition, tc *config.TopicConfig) *partition.Partition {
 	k := replicaKey{t.ID, p.Index}
+	if r.b.recoveries.under(storage.Name{Topic: t.Name, Partition: p.Index}) {
+		r.lacking.lookAgain(r.b)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.offline[k], r.lacking.keys[k] = errNameTaken, true
+		return nil
+	}
 	part, err := r.b.openPartition(img, t, p, tc)
 	lacks := errors.Is(err, log.ErrNoDescriptor)
 	if lacks {

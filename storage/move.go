@@ -202,6 +202,12 @@ func (s *Store) ResumeMove(topic string, id [16]byte, partition int32) (*log.Log
 	return nil, nil
 }
 
+// LeftOnItsWay says whether the start found a log of a partition on its way that nobody has asked for yet.
+func (s *Store) LeftOnItsWay(topic string, partition int32) bool {
+	d, _ := s.futureOf(partitionKey{topic: topic, partition: partition})
+	return d != nil
+}
+
 // futureOf is a log that the start found on its way.
 func (s *Store) futureOf(k partitionKey) (*directory, string) {
 	s.mu.Lock()

@@ -454,6 +454,9 @@ func (p *Partition) Expire() time.Time {
 	return p.leader.Deadline(now)
 }
 
+// Gone says whether the partition was closed.
+func (p *Partition) Gone() bool { return p.role.Load().gone }
+
 // Retain applies retention, and says which segments went and why.
 func (p *Partition) Retain() ([]string, error) {
 	now := p.now()
