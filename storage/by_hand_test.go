@@ -162,6 +162,8 @@ func TestDoneByHand(t *testing.T) {
 			said: "checkpoint is missing where a stop in order has left one", found: "recovery-point-offset-checkpoint: is not there", killedSaid: "-"},
 		"the leader epochs": {do: remove(epochs), reads: span(3, 40), end: 40,
 			said: "leader epochs are read from the segments", found: "is not there, and the batch is of epoch 1", mended: true},
+		"the topic id": {do: remove("t-0/partition.metadata"), reads: span(3, 40), end: 40,
+			said: "files were made anew or dropped", found: "partition.metadata: is not there", mended: true},
 		"an index": {do: remove(segment(10, ".index")), reads: span(3, 40), end: 40,
 			said: "files were made anew or dropped", found: "an index is missing", mended: true},
 		"the producers": {do: remove(segment(40, ".snapshot"), segment(30, ".snapshot"), segment(20, ".snapshot"), segment(10, ".snapshot")), reads: span(3, 40), end: 40, said: "-"},

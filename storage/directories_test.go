@@ -122,6 +122,54 @@ func TestTopicMadeAnewElsewhere(t *testing.T) {
 			h.end(h.log("t", 2, 0), 2)
 		})
 	}
+	// Killed, or stopped in order, with what was done to the new one's id.
+	for name, lose := range map[string]func(h *house){
+		"a power cut took the id":        func(h *house) { h.fs.Put("/b/t-0/partition.metadata", nil) },
+		"a power cut left half an id":    func(h *house) { h.fs.Put("/b/t-0/partition.metadata", []byte("version: 0\ntopic_id: AgAAA")) },
+		"somebody took the file":         func(h *house) { h.ok(h.fs.Remove("/b/t-0/partition.metadata")) },
+		"somebody took it, after a stop": func(h *house) { h.ok(h.fs.Remove("/b/t-0/partition.metadata")) },
+	} {
+		for _, wanted := range []byte{1, 2} {
+			for _, dirs := range [][]string{{"/a", "/b"}, {"/b", "/a"}} {
+				t.Run(fmt.Sprint(name, ", wanted is ", wanted, ", in ", dirs), func(t *testing.T) {
+					h := newHouse(t, "/a")
+					h.add(h.log("t", 1, 0), 1)
+					h.ok(h.s.Close(true))
+					h.dirs = []string{"/b"}
+					h.open()
+					h.add(h.log("t", 2, 0), 2)
+					if strings.HasSuffix(name, "stop") {
+						h.ok(h.s.Close(true))
+					} else {
+						h.fs.Kill()
+					}
+					lose(h)
+					h.dirs = dirs
+					for range 2 { // the id is there again, or what is not wanted is put aside
+						h.open()
+						h.end(h.log("t", wanted, 0), batch.Offset(wanted))
+						h.ok(h.s.PutAside("t", 0))
+						if h.exists("/a/t-0") != (wanted == 1) || h.exists("/b/t-0") != (wanted == 2) {
+							t.Fatal("the other one is to be put aside")
+						}
+						h.ok(h.s.Close(true))
+						if id, err := log.ReadTopicID(h.fs, []string{"/a", "/b"}[wanted-1]+"/t-0"); err != nil || id[0] != wanted {
+							t.Fatalf("the id is %v, %v", id, err)
+						}
+					}
+				})
+			}
+		}
+	}
+	t.Run("an id that cannot be read after a stop in order", func(t *testing.T) {
+		h := newHouse(t, "/a", "/b")
+		h.ok(h.s.Close(true))
+		h.fs.Put("/a/t-0/partition.metadata", []byte("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAACQ"))
+		h.fs.Put("/b/t-0/partition.metadata", nil)
+		if _, err := h.try(1); !errors.Is(err, ErrIdentity) {
+			t.Fatal(err)
+		}
+	})
 	t.Run("neither is wanted", func(t *testing.T) {
 		h := newHouse(t, "/a")
 		h.add(h.log("t", 1, 0), 1)

@@ -172,7 +172,7 @@ func (s *Store) holder(k partitionKey, id [16]byte) (found *directory) {
 			continue
 		}
 		for _, d := range []*directory{found, d} {
-			switch of, err := s.topicIn(d, k); {
+			switch of, err := s.topicOf(d, k); {
 			case err != nil:
 			case of == id:
 				return d
@@ -187,12 +187,23 @@ func (s *Store) holder(k partitionKey, id [16]byte) (found *directory) {
 	return found
 }
 
-// ofTwoTopics says whether what two directories hold under a partition's name is known not to be of one topic: one of
-// them was given up, then the topic was deleted and made anew in the other. Which of them is wanted the metadata says.
+// ofTwoTopics says whether what two directories hold under a partition's name need not be of one topic: one of them was
+// given up, then the topic was deleted and made anew in the other. Which of them is wanted the metadata says. One that says
+// whose it is comes before one that does not, which is then put aside (Apache Kafka 4.4 puts aside whatever has no id).
+// Two that do not say it nobody can choose from.
 func (s *Store) ofTwoTopics(a, b *directory, k partitionKey) bool {
-	x, errX := s.topicIn(a, k)
-	y, errY := s.topicIn(b, k)
+	x, errX := s.topicOf(a, k)
+	y, errY := s.topicOf(b, k)
 	return errX == nil && errY == nil && x != y
+}
+
+// topicOf is topicIn, but where a crash may have left the file without its bytes it does not say.
+func (s *Store) topicOf(d *directory, k partitionKey) ([16]byte, error) {
+	id, err := s.topicIn(d, k)
+	if errors.Is(err, log.ErrMetadata) && !d.clean {
+		return [16]byte{}, nil
+	}
+	return id, err
 }
 
 // topicIn is the id of the topic whose partition a directory holds; zero: it does not say.

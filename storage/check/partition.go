@@ -168,6 +168,9 @@ func (p *partition) all() error {
 			p.add(p.path(partitionMetadata), -1, -1, !p.o.Clean && !flushed, "%v", err)
 		}
 	}
+	if !p.has[partitionMetadata] && len(p.bases) > 0 {
+		p.add(p.path(partitionMetadata), -1, -1, true, "is not there")
+	}
 	if p.has[epoch.FileName] {
 		b, err := disk.ReadFile(p.fs, p.path(epoch.FileName), maxText)
 		if err == nil {

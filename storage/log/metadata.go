@@ -15,6 +15,9 @@ func isTooLong(err error) bool {
 	return errors.As(err, &t)
 }
 
+// ErrMetadata says that a partition.metadata file holds no topic id.
+var ErrMetadata = errors.New(metadataFile)
+
 // encodeMetadata makes the bytes of a partition.metadata file; no newline ends it.
 func encodeMetadata(id [16]byte) []byte {
 	return []byte("version: 0\ntopic_id: " + base64.RawURLEncoding.EncodeToString(id[:]))
@@ -24,19 +27,19 @@ func encodeMetadata(id [16]byte) []byte {
 func decodeMetadata(b []byte) (id [16]byte, err error) {
 	version, topic, ok := bytes.Cut(bytes.TrimRight(b, "\n"), []byte("\n"))
 	if !ok || string(bytes.TrimSpace(version)) != "version: 0" {
-		return id, fmt.Errorf("partition.metadata: no version 0 in %q", b)
+		return id, fmt.Errorf("%w: no version 0 in %q", ErrMetadata, b)
 	}
 	name, value, ok := bytes.Cut(topic, []byte(": "))
 	if !ok || string(name) != "topic_id" {
-		return id, fmt.Errorf("partition.metadata: no topic id in %q", b)
+		return id, fmt.Errorf("%w: no topic id in %q", ErrMetadata, b)
 	}
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(string(bytes.TrimSpace(value)))
 	if err != nil || len(raw) != len(id) {
-		return id, fmt.Errorf("partition.metadata: topic id %q", value)
+		return id, fmt.Errorf("%w: topic id %q", ErrMetadata, value)
 	}
 	copy(id[:], raw)
 	if id == ([16]byte{}) {
-		return id, fmt.Errorf("partition.metadata: topic id is zero")
+		return id, fmt.Errorf("%w: topic id is zero", ErrMetadata)
 	}
 	return id, nil
 }

@@ -136,8 +136,23 @@ func (l *Log) open(o Options, report *Report) error {
 	}); err != nil {
 		return l.fail("removing snapshots", err)
 	}
+	if err := l.nameTopic(list, report); err != nil {
+		return l.fail("writing partition.metadata", err)
+	}
 	l.finishOpen()
 	return nil
+}
+
+// nameTopic has the directory say whose it is where it does not: as long as it does not, it can be taken for that of another
+// topic that gets the name.
+func (l *Log) nameTopic(list listing, report *Report) error {
+	if list.metadata || l.topicID == ([16]byte{}) {
+		return nil
+	}
+	report.Rebuilt = append(report.Rebuilt, metadataFile)
+	l.touched = true // a close is to sync it
+	l.dirDirty.Store(true)
+	return l.writeMetadata()
 }
 
 func (l *Log) finishOpen() {
