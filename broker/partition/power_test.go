@@ -287,42 +287,17 @@ func TestAnUnsyncedAcknowledgementIsSeen(t *testing.T) {
 	}
 }
 
-// slowDisk is a disk whose syncs are told of before they are done.
-type slowDisk struct {
-	disk.FS
-	sync func(name string)
-}
-
-type slowFile struct {
-	disk.File
-	name string
-	d    slowDisk
-}
-
-func (d slowDisk) Open(name string, flag disk.Flag) (disk.File, error) {
-	f, err := d.FS.Open(name, flag)
-	if err != nil {
-		return nil, err
-	}
-	return slowFile{f, name, d}, nil
-}
-
-func (f slowFile) Sync() error {
-	f.d.sync(f.name)
-	return f.File.Sync()
-}
-
 // TestGroupCommit: appends that come while the disk syncs are made durable together, with one sync more.
 func TestGroupCommit(t *testing.T) {
 	var syncs atomic.Int64
 	entered, block := make(chan struct{}, 100), make(chan struct{})
-	p := flushing(t, slowDisk{FS: disktest.New(), sync: func(name string) {
-		if strings.HasSuffix(name, ".log") {
-			syncs.Add(1)
-			entered <- struct{}{}
-			<-block
-		}
-	}})
+	fs := disktest.New()
+	fs.HoldSyncs(".log", func(string) {
+		syncs.Add(1)
+		entered <- struct{}{}
+		<-block
+	})
+	p := flushing(t, fs)
 	const n = 50
 	a := NewAcks(n)
 	for i := range n {

@@ -69,6 +69,15 @@ func (f *FS) Hold(by func(op, name string)) {
 	f.hold.Store(&by)
 }
 
+// HoldSyncs is Hold for the syncing of files whose names end so.
+func (f *FS) HoldSyncs(suffix string, by func(name string)) {
+	f.Hold(func(op, name string) {
+		if op == "sync" && strings.HasSuffix(name, suffix) {
+			by(name)
+		}
+	})
+}
+
 func (f *FS) wait(op, name string) {
 	if by := f.hold.Load(); by != nil {
 		(*by)(op, name)

@@ -285,33 +285,6 @@ func TestFlushWithNoDescriptorLeft(t *testing.T) {
 	}
 }
 
-// slowSync is a disk on which the sync of a segment asks first.
-type slowSync struct {
-	disk.FS
-	before func(name string)
-}
-
-type slowSyncFile struct {
-	disk.File
-	by   slowSync
-	name string
-}
-
-func (s slowSync) Open(name string, flag disk.Flag) (disk.File, error) {
-	f, err := s.FS.Open(name, flag)
-	if err != nil {
-		return nil, err
-	}
-	return slowSyncFile{f, s, name}, nil
-}
-
-func (f slowSyncFile) Sync() error {
-	if strings.HasSuffix(f.name, suffixLog) {
-		f.by.before(f.name)
-	}
-	return f.File.Sync()
-}
-
 // TestRemovedSegmentsAreClosed: a file that is open keeps its room on the disk after its name is gone.
 func TestRemovedSegmentsAreClosed(t *testing.T) {
 	for _, closes := range []bool{false, true} {

@@ -264,45 +264,17 @@ func TestFlushBesideAppends(t *testing.T) {
 	}
 }
 
-// syncedDisk is a disk whose syncs are told of before they are done.
-type syncedDisk struct {
-	disk.FS
-	sync func(name string)
-}
-
-type syncedFile struct {
-	disk.File
-	name string
-	d    syncedDisk
-}
-
-func (d syncedDisk) Open(name string, flag disk.Flag) (disk.File, error) {
-	f, err := d.FS.Open(name, flag)
-	if err != nil {
-		return nil, err
-	}
-	return syncedFile{f, name, d}, nil
-}
-
-func (f syncedFile) Sync() error {
-	f.d.sync(f.name)
-	return f.File.Sync()
-}
-
 // TestGroupCommit: callers of Flush that come while another's sync runs are served together by one more.
 func TestGroupCommit(t *testing.T) {
 	var syncs, flushes atomic.Int64
 	entered, block := make(chan struct{}, 100), make(chan struct{})
-	l, _, err := Open(Options{
-		FS: syncedDisk{disktest.New(), func(name string) {
-			if strings.HasSuffix(name, suffixLog) {
-				syncs.Add(1)
-				entered <- struct{}{}
-				<-block
-			}
-		}},
-		Dir: "/t-0", Topic: "t", Flushed: func(time.Duration) { flushes.Add(1) },
+	fs := disktest.New()
+	fs.HoldSyncs(suffixLog, func(string) {
+		syncs.Add(1)
+		entered <- struct{}{}
+		<-block
 	})
+	l, _, err := Open(Options{FS: fs, Dir: "/t-0", Topic: "t", Flushed: func(time.Duration) { flushes.Add(1) }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -269,10 +269,11 @@ func TestSettle(t *testing.T) {
 	fs := disktest.New()
 	files := NewFiles(3, bound)
 	syncing, open := make(chan string, 100), make(chan struct{})
-	logs := many(t, slowSync{fs, func(name string) {
+	fs.HoldSyncs(suffixLog, func(name string) {
 		syncing <- name
 		<-open
-	}}, files, 40)
+	})
+	logs := many(t, fs, files, 40)
 	for _, l := range logs[:bound-1] {
 		if err := appendOne(l); err != nil {
 			t.Fatal(err)
