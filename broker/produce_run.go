@@ -124,7 +124,7 @@ func (b *Broker) answerProduce(w *produceWait) wire.Reply {
 		b.nameLeaders(c, resp)
 	}
 	// What came is not to be held until the answer goes.
-	req.Topics, c.Body = nil, nil
+	req.Topics, req.UnknownTags, c.Body = nil, kmsg.Tags{}, nil
 	clear(w.own.topics[:])
 	return wire.Reply{Pending: w}
 }

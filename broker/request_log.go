@@ -144,6 +144,13 @@ type loggedReply struct {
 // Reply is part of wire.Pending.
 func (p *loggedReply) Reply() wire.Reply { return p.log.reply(p.c, p.Pending.Reply(), p.named) }
 
+// Hurry is part of wire.Pending, for those that can.
+func (p *loggedReply) Hurry() {
+	if h, ok := p.Pending.(interface{ Hurry() }); ok {
+		h.Hurry()
+	}
+}
+
 func decodedAnswer(c *call, body *wire.Body) (kmsg.Response, error) {
 	b, err := body.Bytes()
 	if err != nil {
