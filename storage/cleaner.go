@@ -337,12 +337,11 @@ func (s *Store) directoryOf(k partitionKey, l *log.Log) *directory {
 	if e == nil {
 		return nil
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.log != l {
+	x := e.look()
+	if x.log != l {
 		return nil
 	}
-	return e.dir
+	return x.dir
 }
 
 // raise makes sure that the stored recovery point of a log is not below an offset, unless that is not flushed any more. A

@@ -105,16 +105,15 @@ func (s *Store) StoreLogStarts(names []Name) error {
 		if e == nil {
 			continue
 		}
-		e.mu.Lock()
-		l, d := e.log, e.dir
-		e.mu.Unlock()
-		if l == nil {
+		// A log that is exchanged at this moment tells where it starts to the one that takes its place, as stored.
+		x := e.look()
+		if x.log == nil {
 			continue
 		}
-		if byDir[d] == nil {
-			byDir[d] = map[partitionKey]*log.Log{}
+		if byDir[x.dir] == nil {
+			byDir[x.dir] = map[partitionKey]*log.Log{}
 		}
-		byDir[d][k] = l
+		byDir[x.dir][k] = x.log
 	}
 	var errs []error
 	for _, d := range s.dirs {
