@@ -91,7 +91,7 @@ oracle: build ## SEEDS (1000) seeded sequences, from FROM (1) on, beside Apache 
 
 .PHONY: oracle-short
 oracle-short: build ## a few hundred of them, some in versions that Kafka 4 has dropped; and that the oracle finds planted faults
-	MILLRACE_ORACLE_FROM=128 MILLRACE_ORACLE_SEEDS=200 $(GO) test -tags compat -count=1 -timeout 20m -parallel 6 -run 'TestDifferences$$|TestFindsLies$$|TestKafkaFalls$$' ./compat-tests/oracle
+	MILLRACE_ORACLE_FROM=128 MILLRACE_ORACLE_SEEDS=200 $(GO) test -tags compat -count=1 -timeout 20m -parallel 6 -run 'TestDifferences$$|TestFindsLies$$|TestKafkaFalls$$|TestMillraceFalls$$' ./compat-tests/oracle
 	MILLRACE_ORACLE_VERSION=3.9.2 MILLRACE_ORACLE_SEEDS=100 $(GO) test -tags compat -count=1 -timeout 10m -run 'TestDifferences$$' ./compat-tests/oracle
 
 .PHONY: oracle-long

@@ -36,3 +36,27 @@ func TestKafkaFalls(t *testing.T) {
 		t.Errorf("Kafka was ended %d times, which was seen %d times; %d sequences, findings %v, seen once %v, errors %v", killed, r.Falls, r.Sequences, r.Findings, r.Fleeting, r.Errors)
 	}
 }
+
+// Millrace that has ended by itself is never just started again, whatever else has ended.
+func TestMillraceFalls(t *testing.T) {
+	m := millrace(t)
+	told := 0
+	m.fails = func(string, ...any) { told++ }
+	for _, falls := range []bool{false, true, false} {
+		if falls {
+			if err := syscall.Kill(m.broker.Pid(), syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			<-m.broker.Exited()
+		}
+		told = 0
+		for range 2 {
+			if err := restartAll(Restart{Kill: true}, m); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if told > 0 != falls {
+			t.Errorf("it fell: %v; that was told %d times", falls, told)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package oracle
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -31,6 +32,8 @@ type Servers struct {
 	both map[int16][2]int16
 	n    atomic.Int64
 	slow func(Step, time.Duration)
+	// instead plays where there are no servers.
+	instead func([]Step, *round) Outcome
 	// subscriptions to clients' metrics are all sequences': see Play.
 	subscriptions parties
 }
@@ -125,6 +128,9 @@ func (s *Servers) begin() *Play {
 func (s *Servers) Play(steps []Step) Outcome { return s.play(steps, newRound(1, s.Restart)) }
 
 func (s *Servers) play(steps []Step, r *round) Outcome {
+	if s.instead != nil {
+		return s.instead(steps, r)
+	}
 	p := s.begin()
 	p.round, p.restarts = r, slices.ContainsFunc(steps, func(x Step) bool { return x.restarts })
 	for i, step := range steps {
@@ -299,9 +305,11 @@ type running struct {
 	void     []uint64 // seeds that were played while it did
 }
 
-func (r *running) over() bool {
-	return r.broken || r.fell || r.First && len(r.suspects) > 0 || !r.Until.IsZero() && time.Now().After(r.Until)
-}
+// stopped says that nothing is played any more, whatever is left.
+func (r *running) stopped() bool { return r.broken || r.fell || r.First && len(r.suspects) > 0 }
+
+// late says that nothing is begun any more.
+func (r *running) late() bool { return !r.Until.IsZero() && time.Now().After(r.Until) }
 
 func (r *running) took(seq Sequence, out *Outcome) {
 	r.Lock()
@@ -318,15 +326,16 @@ func (r *running) took(seq Sequence, out *Outcome) {
 	}
 }
 
-// next is the seed to be played next, of those from one up to another.
+// next is the seed to be played next, of those from one up to another. What was begun once is played to its end, also
+// when it is late: else what it has shown would be lost.
 func (r *running) next(from *uint64, to uint64) (seed uint64, ok bool) {
 	r.Lock()
 	defer r.Unlock()
 	switch n := len(r.void); {
-	case r.over():
+	case r.stopped():
 	case n > 0:
 		seed, r.void, ok = r.void[n-1], r.void[:n-1], true
-	case *from < to:
+	case *from < to && !r.late():
 		seed, ok = *from, true
 		*from++
 	}
@@ -336,15 +345,22 @@ func (r *running) next(from *uint64, to uint64) (seed uint64, ok bool) {
 // fallen says whether Kafka has ended by itself while something was played, which
 // then tells nothing.
 func (s *Servers) fallen(out *Outcome) bool {
-	if s.Fallen == nil || out.Err == nil && out.Unexplained() == nil {
+	return (out.Err != nil || out.Unexplained() != nil) && s.down(50)
+}
+
+// down says whether Kafka has ended by itself, which it looks for so many times: its
+// connections end a moment before its process.
+func (s *Servers) down(looks int) bool {
+	if s.Fallen == nil {
 		return false
 	}
-	// Its connections end a moment before its process.
-	for range 50 {
+	for i := range looks {
+		if i > 0 {
+			time.Sleep(10 * time.Millisecond)
+		}
 		if s.Fallen() {
 			return true
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
 	return false
 }
@@ -360,7 +376,7 @@ func (s *Servers) revive(r *running) {
 		r.report.Errors = append(r.report.Errors, fmt.Errorf("Kafka has ended by itself %d times", r.report.Falls))
 		return
 	}
-	r.Log("Kafka has ended by itself; both servers are started again, and %d sequences played again", len(r.void))
+	r.Log("Kafka has ended by itself; both servers are started again, and what was played then is played again")
 	if err := s.Restart(Restart{Kill: true}); err != nil {
 		r.broken = true
 		r.report.Errors = append(r.report.Errors, err)
@@ -399,22 +415,35 @@ func (r *running) lost(seed uint64) {
 	r.fell, r.void = true, append(r.void, seed)
 }
 
+var errFallen = errors.New("Kafka has ended by itself")
+
 // together plays sequences that restart the servers, all at once: each restart
 // comes when all have arrived at it.
 func (s *Servers) together(r *running, from, to uint64) {
-	for !r.over() {
+	for begun := false; !r.stopped() && (begun || !r.late()); begun = true {
 		var players sync.WaitGroup
-		round := newRound(int(to-from), func(how Restart) error {
+		n := int(to - from)
+		var all *round
+		all = newRound(n, func(how Restart) error {
+			// It would start a Kafka that has fallen, and nobody would know. Who is not there any more has seen
+			// a difference.
+			looks := 1
+			if all.members < n {
+				looks = 50
+			}
+			if s.down(looks) {
+				return errFallen
+			}
 			begun := time.Now()
 			err := s.Restart(how)
 			r.Log("both servers were %v, in %.1f s", how, time.Since(begun).Seconds())
 			return err
 		})
-		seqs, outs := make([]Sequence, to-from), make([]Outcome, to-from)
+		seqs, outs := make([]Sequence, n), make([]Outcome, n)
 		for i := range seqs {
 			players.Go(func() {
 				seqs[i] = Make(from+uint64(i), r.Only)
-				outs[i] = s.play(seqs[i].Steps, round)
+				outs[i] = s.play(seqs[i].Steps, all)
 			})
 		}
 		players.Wait()
@@ -431,8 +460,8 @@ func (s *Servers) together(r *running, from, to uint64) {
 		for i := range outs {
 			r.took(seqs[i], &outs[i])
 		}
-		r.report.Restarts += round.done
-		r.broken = r.broken || round.err != nil
+		r.report.Restarts += all.done
+		r.broken = r.broken || all.err != nil
 		return
 	}
 }
@@ -458,9 +487,6 @@ func (s *Servers) Run(o Options) *Report {
 		next = last
 	}
 	suspects := x.suspects
-	if x.broken {
-		return r
-	}
 	slices.SortFunc(suspects, func(a, b suspect) int { return int(int64(a.seq.Seed) - int64(b.seq.Seed)) })
 	kinds := map[string][]suspect{}
 	for _, x := range suspects {
@@ -474,18 +500,21 @@ func (s *Servers) Run(o Options) *Report {
 		}
 		// Any of the first few that shows it again stands for its kind.
 		again := list[:min(3, len(list))]
-		if o.Once {
+		if o.Once || x.broken {
 			again = nil
 		}
-		for _, x := range again {
-			steps := x.seq.Steps[:min(len(x.seq.Steps), x.d.Step+1)]
-			if d := s.again(steps, 3); d != nil {
-				f.Sequence, f.Difference, f.Again = x.seq, *d, true
+		for _, y := range again {
+			steps := y.seq.Steps[:min(len(y.seq.Steps), y.d.Step+1)]
+			if d := s.again(x, steps, 3); d != nil {
+				f.Sequence, f.Difference, f.Again = y.seq, *d, true
 				if f.Steps = steps; o.First {
 					r.Findings = append(r.Findings, f)
 					return r
 				}
-				f.Steps, f.Difference = s.shorten(steps[:min(len(steps), d.Step+1)], *d)
+				f.Steps, f.Difference = s.shorten(x, steps[:min(len(steps), d.Step+1)], *d)
+				break
+			}
+			if x.broken {
 				break
 			}
 		}
@@ -512,11 +541,11 @@ func (r *Report) take(o *Outcome) {
 }
 
 // again plays steps until they show a difference, so many times at most.
-func (s *Servers) again(steps []Step, times int) *Difference {
+func (s *Servers) again(r *running, steps []Step, times int) *Difference {
 	for range times {
 		out := s.Play(steps)
 		if s.fallen(&out) {
-			if s.Restart(Restart{Kill: true}) != nil {
+			if s.revive(r); r.broken {
 				return nil
 			}
 		} else if d := out.Unexplained(); d != nil {
@@ -531,7 +560,7 @@ const shortening = 15 * time.Second
 
 // shorten leaves out steps, many at once and then few, as long as a difference
 // of the same kind is seen.
-func (s *Servers) shorten(steps []Step, d Difference) ([]Step, Difference) {
+func (s *Servers) shorten(r *running, steps []Step, d Difference) ([]Step, Difference) {
 	limit := shortening
 	if slices.ContainsFunc(steps, func(x Step) bool { return x.restarts }) {
 		limit *= 8
@@ -547,6 +576,12 @@ func (s *Servers) shorten(steps []Step, d Difference) ([]Step, Difference) {
 				break
 			}
 			out := s.Play(fewer)
+			if s.down(1) {
+				if s.revive(r); r.broken {
+					return steps, d
+				}
+				out = Outcome{} // it tells nothing
+			}
 			if x := out.Unexplained(); x != nil && x.Kind == d.Kind {
 				steps, d = fewer[:min(len(fewer), x.Step+1)], *x
 				continue

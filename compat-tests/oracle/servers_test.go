@@ -289,11 +289,15 @@ type aMillrace struct {
 	broker  *launch.Broker
 	// down, if set, is called while it is down.
 	down func(dir string) error
+	ends bool // it was ended, and not started since
+	// fails is told when it has ended by itself: nobody else need notice, as where Kafka
+	// has at the same moment.
+	fails func(format string, args ...any)
 }
 
 func millrace(t *testing.T) *aMillrace {
 	t.Helper()
-	m := &aMillrace{}
+	m := &aMillrace{fails: t.Errorf}
 	for _, k := range slices.Sorted(maps.Keys(properties)) {
 		m.options.Overrides = append(m.options.Overrides, k+"="+properties[k])
 	}
@@ -333,12 +337,20 @@ func (m *aMillrace) start(beside map[string]string) error {
 	if err != nil {
 		return err
 	}
-	m.broker, m.pid = b, b.Pid()
+	m.broker, m.pid, m.ends = b, b.Pid(), false
 	return nil
 }
 
 func (m *aMillrace) end(kill bool) error {
 	m.followed(0)
+	select {
+	case <-m.broker.Exited():
+		if !m.ends {
+			m.fails("Millrace had ended by itself. It had said:\n%s", m.broker.Log())
+		}
+	default:
+	}
+	m.ends = true
 	if kill {
 		m.broker.Kill()
 	} else if err := m.broker.Stop(); err != nil {
