@@ -168,7 +168,12 @@ func TestClusterTools(t *testing.T) {
 	address := aBroker(t)
 	runCalls(t, address, []call{
 		{args: "cluster cluster-id B", stdout: "Cluster ID: MkU3OEVBNTcwNTJENDM2Qg\n"},
-		{args: "cluster cluster-id", code: 1, stderr: "one of the arguments --bootstrap-server/-b --bootstrap-controller/-C is required"},
+		{args: "cluster cluster-id", code: 1, stderr: "argument --bootstrap-server/-b is required"},
+		{args: "features describe", code: 1, stderr: "argument --bootstrap-server/-b is required"},
+		{args: "features -C localhost:1 describe", code: 1, stderr: "--bootstrap-controller is not supported: ask a broker with --bootstrap-server"},
+		{args: "metadata-quorum describe --status", code: 1, stderr: "argument --bootstrap-server/-b is required"},
+		{args: "metadata-quorum -C localhost:1 describe --status", code: 1, stderr: "--bootstrap-controller is not supported: ask a broker with --bootstrap-server"},
+		{args: "configs --describe --entity-type topics", code: 1, stderr: "argument --bootstrap-server is required"},
 		{args: "cluster unregister B --id 1", code: 1, stderr: "unregister is not supported: a broker that is gone keeps its registration: clusters of several nodes are not available"},
 		{args: "broker-api-versions", code: 1, stderr: `Missing required argument "[bootstrap-server]"`},
 	})

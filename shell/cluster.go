@@ -27,7 +27,7 @@ func clusterTool() *tool {
 
 func needBootstrap(c *toolCall) error {
 	if !c.has("bootstrap-server") {
-		return misuse("one of the arguments --bootstrap-server/-b --bootstrap-controller/-C is required")
+		return misuse("argument %s is required", bootstrapOption.title())
 	}
 	return nil
 }

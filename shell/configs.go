@@ -108,7 +108,7 @@ func runConfigs(sh *Shell, c *toolCall) error {
 		return err
 	}
 	if !c.has("bootstrap-server") {
-		return says("One of the required --bootstrap-server or --bootstrap-controller options is required")
+		return says("argument --bootstrap-server is required")
 	}
 	run := describeConfigs
 	if actions[0] == "alter" {

@@ -172,7 +172,7 @@ func featuresTool() *tool {
 	refused := func(_ *Shell, c *toolCall) error { return fmt.Errorf("%s is not supported: %s", c.action, fixed) }
 	release := option{name: "release-version", value: "RELEASE", help: "a release or a metadata.version, as 4.0 or 4.0-IV3"}
 	return &tool{name: "features", short: "Describe the cluster's features", options: []option{
-		bootstrapOption, commandConfig, {name: "bootstrap-controller", value: "HOST:PORT", refuse: "ask a broker with --bootstrap-server"},
+		bootstrapOption, commandConfig, {name: "bootstrap-controller", letter: "C", value: "HOST:PORT", refuse: "ask a broker with --bootstrap-server"},
 	}, actions: []action{
 		{"describe", "list the features and their levels", nil, describeFeatures},
 		{"version-mapping", "tell the features of a release", []option{release}, versionMapping},

@@ -202,6 +202,17 @@ func unknownProperty(name string) string {
 	if strings.HasPrefix(name, "rsm.config.") || strings.HasPrefix(name, "rlmm.config.") {
 		return "has no effect yet: it waits for tiered storage"
 	}
+	for _, s := range []Scope{TopicScope, GroupScope, ClientMetricsScope} {
+		k, known := Find(s, name)
+		if !known {
+			continue
+		}
+		text := fmt.Sprintf("is a %s config and no broker config; ignored", s)
+		if behind := k.SynonymNames(); len(behind) > 0 {
+			text += fmt.Sprintf(" (for every %s that does not set it: %s)", s, behind[0])
+		}
+		return text
+	}
 	if near := Nearest(BrokerScope, name); near != "" {
 		return fmt.Sprintf("is not a broker config; ignored (did you mean %s?)", near)
 	}
