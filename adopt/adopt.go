@@ -105,7 +105,15 @@ type adoption struct {
 
 // look looks whose the directories are, and that no broker runs on them.
 func (a *adoption) look() error {
+	for _, dir := range append([]string{a.o.Metadata}, a.o.From...) {
+		if dir != "" && raftlog.Holds(filepath.Join(dir, metadataDir)) {
+			return fmt.Errorf("%s is Millrace's already, and needs no import: millrace serve --override log.dirs=%s", dir, strings.Join(a.o.From, ","))
+		}
+	}
 	for i, dir := range a.o.From {
+		if info, err := os.Stat(dir); err == nil && !info.IsDir() {
+			return fmt.Errorf("%s is no directory", dir)
+		}
 		s := storage.Inspect(nil, dir)
 		switch {
 		case s.Err != nil:

@@ -296,8 +296,25 @@ func TestRefuses(t *testing.T) {
 		"contradictions":   {func(t *testing.T) string { return kafka(t, good, metadataBatch(2, topic("a", 2, node)...)) }, "does not hold together"},
 		"a hole":           {func(t *testing.T) string { return kafka(t, good, metadataBatch(20, topic("b", 2, node)...)) }, "what comes from offset 2 on is nowhere"},
 		"no beginning":     {func(t *testing.T) string { return kafka(t, metadataBatch(5, topic("b", 2, node)...)) }, "what comes from offset 0 on is nowhere"},
-		"not a directory":  {func(t *testing.T) string { return t.TempDir() }, "no meta.properties"},
-		"nothing":          {func(t *testing.T) string { return filepath.Join(t.TempDir(), "none") }, "no meta.properties"},
+		"no broker's":      {func(t *testing.T) string { return t.TempDir() }, "no meta.properties"},
+		"a file": {func(t *testing.T) string {
+			path := filepath.Join(t.TempDir(), "README.md")
+			write(t, path, nil)
+			return path
+		}, "README.md is no directory"},
+		"below a file": {func(t *testing.T) string {
+			path := filepath.Join(t.TempDir(), "README.md")
+			write(t, path, nil)
+			return filepath.Join(path, "below")
+		}, "not a directory"},
+		"what was taken over before": {func(t *testing.T) string {
+			ours := filepath.Join(t.TempDir(), "before")
+			if _, err := Run(Options{From: []string{kafka(t, good)}, To: []string{ours}}); err != nil {
+				t.Fatal(err)
+			}
+			return ours
+		}, "before is Millrace's already, and needs no import: millrace serve --override log.dirs="},
+		"nothing": {func(t *testing.T) string { return filepath.Join(t.TempDir(), "none") }, "no meta.properties"},
 		"a broker runs on it": {func(t *testing.T) string {
 			dir := kafka(t, good)
 			s, err := storage.Open(storage.StoreOptions{Dirs: []string{dir}, NodeID: node})

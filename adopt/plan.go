@@ -196,7 +196,11 @@ func (a *adoption) isOf(p *partition, at place) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("%s: %w", path, err)
 	}
-	if id != p.topic.ID {
+	switch {
+	case id == [16]byte{}:
+		// Kafka takes it for a stray, whatever it holds.
+		a.left("%s has no topic id in a partition.metadata: it belongs to no partition", path)
+	case id != p.topic.ID:
 		a.left("%s is of another topic of that name", path)
 	}
 	return id == p.topic.ID, nil

@@ -240,6 +240,10 @@ func TestLeftovers(t *testing.T) {
 		"a copy of another topic": {func(t *testing.T, dir string) {
 			rename(t, filepath.Join(dir, "stray-0"), filepath.Join(dir, "a-0."+hex+"-future"))
 		}, whole, "a-0." + hex + "-future is of another topic of that name"},
+		"a copy that does not say of which topic": {func(t *testing.T, dir string) {
+			rename(t, filepath.Join(dir, "stray-0"), filepath.Join(dir, "a-0."+hex+"-future"))
+			remove(t, filepath.Join(dir, "a-0."+hex+"-future", "partition.metadata"))
+		}, whole, "a-0." + hex + "-future has no topic id in a partition.metadata: it belongs to no partition"},
 		"a copy of nothing": {func(t *testing.T, dir string) {
 			rename(t, filepath.Join(dir, "stray-0"), filepath.Join(dir, "stray-0."+hex+"-future"))
 		}, whole, "stray-0." + hex + "-future belongs to no partition"},

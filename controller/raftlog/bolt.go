@@ -85,6 +85,12 @@ func Open(dir string) (*Bolt, error) {
 	return b, nil
 }
 
+// Holds says whether a directory is one that Open has written.
+func Holds(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, fileName))
+	return err == nil
+}
+
 // missing lists a directory and those above it that are not there, innermost first.
 func missing(dir string) []string {
 	var list []string
