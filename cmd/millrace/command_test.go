@@ -219,7 +219,33 @@ func TestVariablesOfFlags(t *testing.T) {
 	if code, _, _ := try(t, run, environ, "serve", "--log-level", "debug"); code != 0 || got.Level.String() != "debug" {
 		t.Errorf("a flag goes over its variable: code %d, level %s", code, got.Level)
 	}
-	if code, _, stderr := try(t, run, []string{"MILLRACE_LOG_LEVEL=loud"}, "serve"); code != exitUsage || !strings.Contains(stderr, "loud") {
-		t.Errorf("code %d, %s", code, stderr)
+}
+
+// A mistake is told by the name of what was set: the variable, or the flag where that goes over it.
+func TestMistakesNameWhatWasSet(t *testing.T) {
+	for _, c := range []struct {
+		variable string
+		args     []string
+		want     string
+	}{
+		{"MILLRACE_LOG_LEVEL=loud", nil, "MILLRACE_LOG_LEVEL=loud: expected debug, info, warn or error"},
+		{"MILLRACE_LOG_LEVEL=debug", []string{"--log-level", "loud"}, "--log-level loud: expected debug, info, warn or error"},
+		{"MILLRACE_HTTP_ADDRESS=foo", nil, "MILLRACE_HTTP_ADDRESS: foo: the port is to be a number below 65536"},
+		{"MILLRACE_HTTP_ADDRESS=1", []string{"--http-address", "foo"}, "--http-address: foo: the port is to be a number below 65536"},
+		{"MILLRACE_LOG_REQUESTS=foo=bar", nil, "MILLRACE_LOG_REQUESTS: "},
+		{"MILLRACE_LOG_REQUESTS=all", []string{"--log-requests", "foo=bar"}, "--log-requests: "},
+		{"MILLRACE_TOPICS=a", nil, `MILLRACE_TOPICS a: "a": expected name:partitions`},
+	} {
+		for _, command := range []string{"serve", "dev"} {
+			code, stdout, stderr := try(t, neverRun(t), []string{c.variable}, append([]string{command}, c.args...)...)
+			if code != exitUsage || stdout != "" || !strings.HasPrefix(stderr, "millrace: "+c.want) || strings.Count(stderr, "\n") != 1 {
+				t.Errorf("%s %s %v: code %d, %q", c.variable, command, c.args, code, stderr)
+			}
+		}
+	}
+	// That nothing comes of what is asked for is told by the same names.
+	_, _, stderr := try(t, func(context.Context, broker.Options) error { return nil }, []string{"MILLRACE_LOG_REQUESTS=all", "MILLRACE_LOG_LEVEL=warn"}, "serve")
+	if want := "MILLRACE_LOG_REQUESTS: the lines are of level info, which MILLRACE_LOG_LEVEL=warn leaves out"; !strings.Contains(stderr, want) {
+		t.Errorf("%q", stderr)
 	}
 }

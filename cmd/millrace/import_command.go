@@ -42,7 +42,7 @@ func (p *program) importCommand() *cobra.Command {
 			return nil
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
-			logger, _, err := p.logger(level)
+			logger, _, err := p.logger(setting{value: level, flag: "--log-level"})
 			if err != nil {
 				return err
 			}

@@ -10,15 +10,15 @@ import (
 )
 
 // logger writes to standard error: lines to read on a terminal, JSON otherwise.
-func (p *program) logger(level string) (*zap.Logger, zap.AtomicLevel, error) {
+func (p *program) logger(level setting) (*zap.Logger, zap.AtomicLevel, error) {
 	at := zap.NewAtomicLevel()
-	switch level {
+	switch level.value {
 	case "debug", "info", "warn", "error":
-		if err := at.UnmarshalText([]byte(level)); err != nil {
-			return nil, at, usageError{fmt.Errorf("--log-level %s: %w", level, err)}
+		if err := at.UnmarshalText([]byte(level.value)); err != nil {
+			return nil, at, usageError{fmt.Errorf("%s: %w", level, err)}
 		}
 	default:
-		return nil, at, usageError{fmt.Errorf("--log-level %s: expected debug, info, warn or error", level)}
+		return nil, at, usageError{fmt.Errorf("%s: expected debug, info, warn or error", level)}
 	}
 	c := zapcore.EncoderConfig{
 		TimeKey: "time", LevelKey: "level", NameKey: "logger", MessageKey: "message",

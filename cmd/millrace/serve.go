@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,8 +42,11 @@ func signals() context.Context {
 }
 
 func (p *program) serve(ctx context.Context, f flags) error {
-	f.logLevel = cmp.Or(f.logLevel, p.variable(logLevelVariable), "info")
-	logger, level, err := p.logger(f.logLevel)
+	asked := p.setting("--log-level", f.logLevel, logLevelVariable)
+	if asked.value == "" {
+		asked.value = "info"
+	}
+	logger, level, err := p.logger(asked)
 	if err != nil {
 		return err
 	}
@@ -88,7 +90,7 @@ func (p *program) serve(ctx context.Context, f flags) error {
 		return err
 	}
 	if options.LogRequests != nil && !level.Enabled(zap.InfoLevel) {
-		logger.Warn("--log-requests: the lines are of level info, which --log-level " + f.logLevel + " leaves out")
+		logger.Warn(f.filter(p).from() + ": the lines are of level info, which " + asked.String() + " leaves out")
 	}
 	resting, rested := context.WithCancel(ctx)
 	go newCalm().run(resting)
