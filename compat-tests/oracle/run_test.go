@@ -2,6 +2,7 @@ package oracle
 
 import (
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,14 +10,15 @@ import (
 
 // falling are servers of which Kafka ends by itself when a test says so, and what is played then differs.
 type falling struct {
-	dead, stays bool        // it is down; it does not come back
-	dies        *time.Timer // it is about to be down
-	restarts    int
-	played      int
+	dead     atomic.Bool // it is down
+	stays    bool        // it does not come back
+	dies     *time.Timer // it is about to be down
+	restarts int
+	played   atomic.Int64
 }
 
-func (f *falling) servers(play func(f *falling, r *round) bool) *Servers {
-	s := &Servers{Fallen: func() bool { return f.dead }}
+func (f *falling) servers(play func(n int64, r *round) bool) *Servers {
+	s := &Servers{Fallen: func() bool { return f.dead.Load() }}
 	s.Restart = func(Restart) error {
 		if f.dies != nil {
 			f.dies.Stop()
@@ -24,13 +26,12 @@ func (f *falling) servers(play func(f *falling, r *round) bool) *Servers {
 		if f.restarts++; f.stays {
 			return errors.New("it does not start")
 		}
-		f.dead = false
+		f.dead.Store(false)
 		return nil
 	}
 	s.instead = func(steps []Step, r *round) Outcome {
-		f.played++
 		out := Outcome{Tally: newTally()}
-		if play(f, r) {
+		if play(f.played.Add(1), r) {
 			out.Found = []Difference{{Kind: "some", Step: 1}}
 		}
 		r.leave()
@@ -45,10 +46,10 @@ func nothing(string, ...any) {}
 func TestFallAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &falling{}
-		s := f.servers(func(f *falling, _ *round) bool {
-			if f.played == 1 {
+		s := f.servers(func(n int64, _ *round) bool {
+			if n == 1 {
 				time.Sleep(2 * time.Minute)
-				f.dead = true
+				f.dead.Store(true)
 			}
 			return true
 		})
@@ -63,19 +64,19 @@ func TestFallAtTheEnd(t *testing.T) {
 func TestFallBeforeARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &falling{}
-		s := f.servers(func(f *falling, r *round) bool {
-			first := f.played == 1
-			if !first {
+		s := f.servers(func(n int64, r *round) bool {
+			if n > 1 {
 				return r.arrive(Restart{}) != nil
 			}
-			f.dies = time.AfterFunc(100*time.Millisecond, func() { f.dead = true }) // its connections end before
+			f.dies = time.AfterFunc(100*time.Millisecond, func() { f.dead.Store(true) }) // its connections end before
 			return true
 		})
 		r := s.Run(Options{From: roundSize, Seeds: 1, Once: true, Log: nothing})
 		if r.Falls != 1 || r.Sequences != 1 || r.Restarts != 1 || f.restarts != 2 || len(r.Fleeting)+len(r.Errors) > 0 {
 			t.Errorf("one: %d falls, %d sequences, %d restarts of %d, seen %v, errors %v", r.Falls, r.Sequences, r.Restarts, f.restarts, r.Fleeting, r.Errors)
 		}
-		f.played, f.restarts = 0, 0
+		f.restarts = 0
+		f.played.Store(0)
 		r = s.Run(Options{From: roundSize, Seeds: 3, Once: true, Log: nothing})
 		if r.Falls != 1 || r.Sequences != 3 || r.Restarts != 1 || f.restarts != 2 || len(r.Fleeting)+len(r.Errors) > 0 {
 			t.Errorf("three: %d falls, %d sequences, %d restarts of %d, seen %v, errors %v", r.Falls, r.Sequences, r.Restarts, f.restarts, r.Fleeting, r.Errors)
@@ -85,11 +86,11 @@ func TestFallBeforeARestart(t *testing.T) {
 
 // Kafka that does not come back is an error, whatever is being done; what was seen before is told.
 func TestKafkaStaysDown(t *testing.T) {
-	for _, at := range []int{2, 3, 4} {
+	for _, at := range []int64{2, 3, 4} {
 		synctest.Test(t, func(t *testing.T) {
 			f := &falling{stays: true}
-			s := f.servers(func(f *falling, _ *round) bool {
-				f.dead = f.played >= at
+			s := f.servers(func(n int64, _ *round) bool {
+				f.dead.Store(n >= at)
 				return true
 			})
 			r := s.Run(Options{From: 2 * roundSize, Seeds: 2, Parallel: 1, Log: nothing})
@@ -105,8 +106,8 @@ func TestKafkaFallsEachTime(t *testing.T) {
 	for _, from := range []uint64{roundSize, 2 * roundSize} {
 		synctest.Test(t, func(t *testing.T) {
 			f := &falling{}
-			s := f.servers(func(f *falling, _ *round) bool {
-				f.dead = true
+			s := f.servers(func(n int64, _ *round) bool {
+				f.dead.Store(true)
 				return true
 			})
 			r := s.Run(Options{From: from, Seeds: 2, Parallel: 1, Log: nothing})
