@@ -17,13 +17,28 @@ import (
 )
 
 // unsoundError ends a verification that has told what it found.
-type unsoundError struct{ found int }
+type unsoundError struct {
+	found int
+	cut   check.Cut
+}
 
 func (e unsoundError) Error() string {
-	if e.found == 1 {
-		return "not sound: 1 finding"
+	return "not sound: " + counted(e.found, "finding", "findings") + losing(e.cut)
+}
+
+// losing says what the next start takes away of what can be read; nothing if it takes none of it.
+func losing(c check.Cut) string {
+	if c.Batches == 0 {
+		return ""
 	}
-	return fmt.Sprintf("not sound: %d findings", e.found)
+	return fmt.Sprintf(", the next start loses %s with %s", counted(c.Batches, "readable batch", "readable batches"), counted(c.Records, "record", "records"))
+}
+
+func counted[N int | int64](n N, one, more string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, more)
 }
 
 // logCommand looks at data directories that no broker uses.
@@ -61,9 +76,16 @@ func (p *program) logCommand() *cobra.Command {
 			"epochs, checkpoints. Each finding names file, position, offset and reason.\n\n" +
 			"A directory without partitions is called empty, not sound: it may have taken the\n" +
 			"place of another one.\n\n" +
-			"The exit code is 0 if the next start loses nothing that was flushed to disk, 1\n" +
-			"otherwise. What was not flushed when a broker did not stop in order may be torn:\n" +
-			"the next start cuts it off, and the finding says that it mends it.\n\n" +
+			"The exit code is 0 if the next start loses nothing that was flushed to disk or\n" +
+			"can be read, 1 otherwise. What was not flushed when a broker did not stop in\n" +
+			"order may be torn. The next start cuts the log at the first batch that is not\n" +
+			"right there, whatever follows it; the finding says how many bytes go. With\n" +
+			"nothing behind it that can be read, as a kill leaves it, the directory is sound.\n" +
+			"Where readable batches follow they go too, acknowledged ones perhaps: the\n" +
+			"finding and the last line say how many batches and records ('lostBatches' and\n" +
+			"'lostRecords' in JSON), and the directory is not sound. Copy it before a start:\n" +
+			"'log dump --records' still shows the batches before and behind, as far as each\n" +
+			"leads to the next.\n\n" +
 			"Each of several log.dirs is a call of its own. The controller's metadata\n" +
 			"(__cluster_metadata-0) is not looked at. While a broker uses the directory,\n" +
 			"findings may come from what it is writing.",
@@ -258,7 +280,11 @@ func verifyLogs(w io.Writer, dir string, shallow, asJSON bool) error {
 			fmt.Fprintln(out, f)
 			continue
 		}
-		if err := writeJSON(out, []field{{"kind", "finding"}, {"file", f.File}, {"position", f.Position}, {"offset", int64(f.Offset)}, {"reason", f.Reason}, {"mended", f.Mended}}); err != nil {
+		x := []field{{"kind", "finding"}, {"file", f.File}, {"position", f.Position}, {"offset", int64(f.Offset)}, {"reason", f.Reason}, {"mended", f.Mended}}
+		if f.Cut != nil {
+			x = append(x, cutJSON(*f.Cut)...)
+		}
+		if err := writeJSON(out, x); err != nil {
 			return err
 		}
 	}
@@ -273,26 +299,33 @@ func verifyLogs(w io.Writer, dir string, shallow, asJSON bool) error {
 	}
 	// An empty directory that took the place of another is a directory like that of a new broker: nothing in it is wrong, and
 	// nothing is proved of what was there.
-	state := "sound"
+	state, cut := "sound", r.Cut()
 	switch {
 	case found > 0:
-		state = "not sound"
+		state = "not sound" + losing(cut)
 	case len(r.Partitions) == 0:
 		state = "empty: there is no partition in it that could be verified"
 	}
 	if asJSON {
-		err := writeJSON(out, []field{{"kind", "directory"}, {"dir", dir}, {"partitions", len(r.Partitions)}, {"findings", len(r.All())}, {"sound", found == 0 && len(r.Partitions) > 0}})
+		x := []field{{"kind", "directory"}, {"dir", dir}, {"partitions", len(r.Partitions)}, {"findings", len(r.All())}, {"sound", found == 0 && len(r.Partitions) > 0}}
+		err := writeJSON(out, append(x, cutJSON(cut)...))
 		if err != nil {
 			return err
 		}
 	} else {
-		fmt.Fprintf(out, "%s: %s; %d partitions, %d batches, %d records, %d bytes\n", dir, state, len(r.Partitions), batches, records, bytes)
+		fmt.Fprintf(out, "%s: %s; %s, %s, %s, %s\n", dir, state, counted(len(r.Partitions), "partition", "partitions"), counted(batches, "batch", "batches"),
+			counted(records, "record", "records"), counted(bytes, "byte", "bytes"))
 	}
 	if err := out.Flush(); err != nil {
 		return err
 	}
 	if found > 0 {
-		return unsoundError{found}
+		return unsoundError{found, cut}
 	}
 	return nil
+}
+
+// cutJSON is what the next start cuts off: how many bytes, and what of it could be read.
+func cutJSON(c check.Cut) []field {
+	return []field{{"cutBytes", c.Bytes}, {"lostBatches", c.Batches}, {"lostRecords", c.Records}}
 }

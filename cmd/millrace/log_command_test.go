@@ -2,8 +2,10 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -51,10 +53,10 @@ func TestLogCommand(t *testing.T) {
 	ask := func(args ...string) (int, string, string) {
 		return try(t, neverRun(t), nil, append([]string{"log"}, args...)...)
 	}
-	if code, out, _ := ask("verify", dir); code != 0 || !strings.Contains(out, "sound; 1 partitions, 3 batches, 3 records") {
+	if code, out, _ := ask("verify", dir); code != 0 || !strings.Contains(out, "sound; 1 partition, 3 batches, 3 records, ") {
 		t.Errorf("verify ends with %d:\n%s", code, out)
 	}
-	if code, out, _ := ask("verify", dir+"/t-0"); code != 0 || !strings.Contains(out, "sound; 1 partitions") {
+	if code, out, _ := ask("verify", dir+"/t-0"); code != 0 || !strings.Contains(out, "sound; 1 partition") {
 		t.Errorf("verify of a partition ends with %d:\n%s", code, out)
 	}
 	code, out, _ := ask("dump", "--records", dir)
@@ -116,4 +118,62 @@ func TestLogCommand(t *testing.T) {
 	if code, _, stderr := ask("verify", dir+"/none"); code != 1 || !strings.Contains(stderr, "none") {
 		t.Errorf("verify of what is not there ends with %d: %s", code, stderr)
 	}
+}
+
+// TestVerifyOfAKilledLog spoils a byte in the middle of a log that was not closed in order, and then of its last batch. What
+// the next start cuts is told, and where batches go that can be read the directory is not sound.
+func TestVerifyOfAKilledLog(t *testing.T) {
+	dir := dataDir(t)
+	name := filepath.Join(dir, "t-0", strings.Repeat("0", 20)+".log")
+	whole, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := batch.ParseHeader(whole)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// As if it had been killed before anything was flushed.
+	for _, file := range []string{".kafka_cleanshutdown", "recovery-point-offset-checkpoint"} {
+		if err := os.Remove(filepath.Join(dir, file)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cut := len(whole) - h.Size() // the first batch stays
+	for _, c := range []struct {
+		what         string
+		log          []byte
+		code         int
+		human, error string
+		json         []string
+	}{
+		{"a byte of the second batch is another", flipped(whole, h.Size()+70), 1,
+			fmt.Sprintf("(the next start cuts %d bytes, in which 1 batch with 1 record can be read)", cut),
+			"not sound: 1 finding, the next start loses 1 readable batch with 1 record",
+			[]string{fmt.Sprintf(`"mended":false,"cutBytes":%d,"lostBatches":1,"lostRecords":1}`, cut), fmt.Sprintf(`"sound":false,"cutBytes":%d,"lostBatches":1,"lostRecords":1}`, cut)}},
+		{"the last batch is torn", whole[:len(whole)-5], 0, "(mended by the next start, which cuts ", "",
+			[]string{`"mended":true,"cutBytes":`, `"sound":true,"cutBytes":`, `"lostBatches":0,"lostRecords":0}`}},
+	} {
+		if err := os.WriteFile(name, c.log, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		code, out, stderr := try(t, neverRun(t), nil, "log", "verify", dir)
+		if code != c.code || !strings.Contains(out, c.human) || !strings.Contains(stderr, c.error) || strings.Contains(out, ": sound;") != (c.code == 0) {
+			t.Errorf("%s: it ends with %d:\n%s%s", c.what, code, out, stderr)
+		}
+		if code, out, _ = try(t, neverRun(t), nil, "log", "verify", "--json", dir); code != c.code {
+			t.Errorf("%s: as JSON it ends with %d:\n%s", c.what, code, out)
+		}
+		for _, want := range c.json {
+			if !strings.Contains(out, want) {
+				t.Errorf("%s: %s is not in\n%s", c.what, want, out)
+			}
+		}
+	}
+}
+
+func flipped(b []byte, at int) []byte {
+	b = slices.Clone(b)
+	b[at] ^= 1
+	return b
 }

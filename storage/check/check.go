@@ -6,7 +6,8 @@
 // tests of the log do.
 //
 // It promises that what it finds is wrong, with file, place and reason. What a start mends by itself, because it lies behind
-// the recovery point of a directory that was not closed in order, is marked as such.
+// the recovery point of a directory that was not closed in order, is marked as such, and where that takes batches away that
+// can be read it says how many.
 package check
 
 import (
@@ -27,8 +28,10 @@ type Finding struct {
 	Position int64        // in the file; -1: nowhere in particular
 	Offset   batch.Offset // where the log stands there; -1: none
 	Reason   string
-	// Mended: the next start mends it, or can live with it, and nothing that was flushed is lost.
+	// Mended: the next start mends it, or can live with it, and nothing is lost that was flushed or can be read.
 	Mended bool
+	// Cut is what the next start cuts off here; nil: nothing.
+	Cut *Cut
 }
 
 func (f Finding) String() string {
@@ -42,7 +45,10 @@ func (f Finding) String() string {
 	}
 	b.WriteString(": ")
 	b.WriteString(f.Reason)
-	if f.Mended {
+	switch {
+	case f.Cut != nil:
+		b.WriteString(" (" + f.Cut.String() + ")")
+	case f.Mended:
 		b.WriteString(" (mended by the next start)")
 	}
 	return b.String()
@@ -85,6 +91,16 @@ func (r Report) All() []Finding {
 		all = append(all, p.Findings...)
 	}
 	return all
+}
+
+// Cut is what the next start cuts off of all partitions.
+func (r Report) Cut() (c Cut) {
+	for _, f := range r.All() {
+		if f.Cut != nil {
+			c.Bytes, c.Batches, c.Records = c.Bytes+f.Cut.Bytes, c.Batches+f.Cut.Batches, c.Records+f.Cut.Records
+		}
+	}
+	return c
 }
 
 // Sound says that nothing is wrong that the next start does not mend.
@@ -216,12 +232,24 @@ func futureOf(name string) (partition string, ok bool) {
 	return "", false
 }
 
-// mostFindings bounds what is said of one partition: after a bad byte much else does not fit.
+// mostFindings bounds what is said of one partition, of what a start mends and of what it does not: after a bad byte much else
+// does not fit.
 const mostFindings = 50
 
 func (p *Partition) add(file string, pos int64, o batch.Offset, mended bool, format string, args ...any) {
-	if len(p.Findings) < mostFindings {
-		p.Findings = append(p.Findings, Finding{File: file, Position: pos, Offset: o, Reason: fmt.Sprintf(format, args...), Mended: mended})
+	p.found(Finding{File: file, Position: pos, Offset: o, Reason: fmt.Sprintf(format, args...), Mended: mended})
+}
+
+// found takes a finding up. There is no more than one cut, and it is always told.
+func (p *Partition) found(f Finding) {
+	alike := 0
+	for _, g := range p.Findings {
+		if g.Mended == f.Mended {
+			alike++
+		}
+	}
+	if alike < mostFindings || f.Cut != nil {
+		p.Findings = append(p.Findings, f)
 	}
 }
 

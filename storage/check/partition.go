@@ -313,11 +313,10 @@ func (p *partition) segment(i int) (whole bool, err error) {
 	path := p.path(segmentName(base, ".log"))
 	if i > 0 {
 		switch {
-		case base < p.End:
+		case base < p.End && !p.behind(p.End):
 			p.add(path, -1, base, false, "begins at offset %d, the segment before it ends at %d", base, p.End)
-		case base > p.End && p.behind(p.End):
-			p.add(path, -1, base, true, "begins at offset %d, the segment before it ends at %d", base, p.End)
-			return false, nil
+		case base < p.End, base > p.End && p.behind(p.End) && base-p.End <= 1<<31-1:
+			return false, p.addCut(i, -1, base, "begins at offset %d, the segment before it ends at %d", base, p.End)
 		case base > p.End:
 			p.holes = true
 		}
@@ -332,11 +331,15 @@ func (p *partition) segment(i int) (whole bool, err error) {
 	if err != nil && !errors.As(err, &b) {
 		return false, err
 	}
-	if b != nil {
-		p.add(path, b.pos, p.End, p.behind(p.End), "%s", b.why)
-		if !p.behind(p.End) {
-			p.holes = true // nothing more is known of producers
+	switch {
+	case b == nil:
+	case p.behind(p.End):
+		if err := p.addCut(i, b.pos, p.End, "%s", b.why); err != nil {
+			return false, err
 		}
+	default:
+		p.add(path, b.pos, p.End, false, "%s", b.why)
+		p.holes = true // nothing more is known of producers
 	}
 	p.Bytes += x.size
 	x.finish(b != nil)

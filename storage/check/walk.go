@@ -27,78 +27,106 @@ func (e *broken) Error() string { return e.why }
 // mostHeld bounds the batches that are held whole.
 const mostHeld = 256 << 20
 
+// reader reads the batches of a segment's file. What it returns is valid until it reads on.
+type reader struct {
+	path string
+	file disk.File
+	size int64
+	buf  []byte
+	at   int64 // position of buf[0]
+	have int   // bytes in buf
+}
+
+func openReader(fsys disk.FS, path string) (*reader, error) {
+	file, err := fsys.Open(path, 0)
+	if err != nil {
+		return nil, err
+	}
+	size, err := file.Size()
+	if err != nil {
+		file.Close()
+		return nil, err
+	}
+	return &reader{path: path, file: file, size: size, buf: make([]byte, min(max(size, batch.HeaderSize), 1<<20))}, nil
+}
+
+func (r *reader) close() { r.file.Close() }
+
+// fill makes n bytes at a position available and returns them.
+func (r *reader) fill(pos int64, n int) ([]byte, error) {
+	if pos >= r.at && pos+int64(n) <= r.at+int64(r.have) {
+		return r.buf[pos-r.at:][:n], nil
+	}
+	if n > len(r.buf) {
+		r.buf = make([]byte, n)
+	}
+	got, err := r.file.ReadAt(r.buf[:min(int64(len(r.buf)), r.size-pos)], pos)
+	if r.at, r.have = pos, got; got < n {
+		if err == nil || err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
+		return nil, fmt.Errorf("read %s: %w", r.path, err)
+	}
+	return r.buf[:n], nil
+}
+
+// frame reads the batch at a position, with a wrong checksum as bad. The error is a *broken where none can be read.
+func (r *reader) frame(pos int64) (fr frame, bad, err error) {
+	left := r.size - pos
+	if left < batch.HeaderSize {
+		return frame{}, nil, &broken{pos, fmt.Sprintf("%d bytes are left, too few for a batch", left)}
+	}
+	b, err := r.fill(pos, batch.HeaderSize)
+	if err != nil {
+		return frame{}, nil, err
+	}
+	h, err := batch.ParseHeader(b)
+	switch {
+	case err != nil:
+		return frame{}, nil, &broken{pos, err.Error()}
+	case int64(h.Size()) > left:
+		return frame{}, nil, &broken{pos, fmt.Sprintf("a batch of %d bytes, %d are left", h.Size(), left)}
+	case h.LastOffsetDelta < 0 || h.BaseOffset < 0:
+		return frame{}, nil, &broken{pos, fmt.Sprintf("a batch of offsets %d to %d", h.BaseOffset, h.LastOffset())}
+	}
+	fr = frame{pos: pos, h: h}
+	if h.Size() <= mostHeld {
+		if fr.bytes, err = r.fill(pos, h.Size()); err != nil {
+			return frame{}, nil, err
+		}
+		return fr, batch.CheckCRC(fr.bytes), nil
+	}
+	sum := uint32(0)
+	for p, end := pos+21, pos+int64(h.Size()); p < end; {
+		piece, err := r.fill(p, int(min(1<<20, end-p)))
+		if err != nil {
+			return frame{}, nil, err
+		}
+		sum, p = crc32.Update(sum, crc32.MakeTable(crc32.Castagnoli), piece), p+int64(len(piece))
+	}
+	if sum != h.CRC {
+		bad = &batch.CRCError{Stored: h.CRC, Computed: sum}
+	}
+	return fr, bad, nil
+}
+
 // walk calls f for each batch of a segment's file, with a wrong checksum as bad. It ends with a *broken where no batch can
 // be read any more.
 func walk(fsys disk.FS, path string, f func(fr frame, bad error) error) error {
-	file, err := fsys.Open(path, 0)
+	r, err := openReader(fsys, path)
 	if err != nil {
 		return err
 	}
-	defer file.Close()
-	size, err := file.Size()
-	if err != nil {
-		return err
-	}
-	buf := make([]byte, min(max(size, batch.HeaderSize), 1<<20))
-	at, have := int64(0), 0
-	fill := func(pos int64, n int) ([]byte, error) {
-		if pos >= at && pos+int64(n) <= at+int64(have) {
-			return buf[pos-at:][:n], nil
-		}
-		if n > len(buf) {
-			buf = make([]byte, n)
-		}
-		got, err := file.ReadAt(buf[:min(int64(len(buf)), size-pos)], pos)
-		if at, have = pos, got; got < n {
-			if err == nil || err == io.EOF {
-				err = io.ErrUnexpectedEOF
-			}
-			return nil, fmt.Errorf("read %s: %w", path, err)
-		}
-		return buf[:n], nil
-	}
-	for pos := int64(0); pos < size; {
-		left := size - pos
-		if left < batch.HeaderSize {
-			return &broken{pos, fmt.Sprintf("%d bytes are left, too few for a batch", left)}
-		}
-		b, err := fill(pos, batch.HeaderSize)
+	defer r.close()
+	for pos := int64(0); pos < r.size; {
+		fr, bad, err := r.frame(pos)
 		if err != nil {
 			return err
-		}
-		h, err := batch.ParseHeader(b)
-		switch {
-		case err != nil:
-			return &broken{pos, err.Error()}
-		case int64(h.Size()) > left:
-			return &broken{pos, fmt.Sprintf("a batch of %d bytes, %d are left", h.Size(), left)}
-		case h.LastOffsetDelta < 0 || h.BaseOffset < 0:
-			return &broken{pos, fmt.Sprintf("a batch of offsets %d to %d", h.BaseOffset, h.LastOffset())}
-		}
-		fr := frame{pos: pos, h: h}
-		var bad error
-		if h.Size() <= mostHeld {
-			if fr.bytes, err = fill(pos, h.Size()); err != nil {
-				return err
-			}
-			bad = batch.CheckCRC(fr.bytes)
-		} else {
-			sum := uint32(0)
-			for p, end := pos+21, pos+int64(h.Size()); p < end; {
-				piece, err := fill(p, int(min(1<<20, end-p)))
-				if err != nil {
-					return err
-				}
-				sum, p = crc32.Update(sum, crc32.MakeTable(crc32.Castagnoli), piece), p+int64(len(piece))
-			}
-			if sum != h.CRC {
-				bad = &batch.CRCError{Stored: h.CRC, Computed: sum}
-			}
 		}
 		if err := f(fr, bad); err != nil {
 			return err
 		}
-		pos += int64(h.Size())
+		pos += int64(fr.h.Size())
 	}
 	return nil
 }

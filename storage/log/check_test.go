@@ -301,25 +301,50 @@ func (w *world) pieces(v *View) []piece {
 // sound asks the checker what it thinks of the files: when the log was closed in order, nothing is to be wrong; after a
 // crash, and after the recovery from it, nothing that a start does not mend.
 func (w *world) sound(clean bool) error {
-	n, err := sound(w.fs, clean, w.point, w.storedStart)
+	n, cut, err := sound(w.fs, clean, w.point, w.storedStart)
 	w.counts["checked"] += n
+	if err == nil && cut != nil {
+		return differ("the next start cuts %+v", *cut)
+	}
 	return err
 }
 
-func sound(disk *disktest.FS, clean bool, point, start batch.Offset) (batches int, err error) {
+// torn is sound after a crash and before the recovery, which may cut what was not flushed. It returns what the checker says
+// that it will cut; nil: nothing.
+func (w *world) torn() (*check.Cut, error) {
+	n, cut, err := sound(w.fs, false, w.point, w.storedStart)
+	w.counts["checked"] += n
+	return cut, err
+}
+
+// cutAsSaid compares what a recovery has cut with what the checker said before. The log counts the readable batches as far as
+// frames lead, the checker looks for others too.
+func cutAsSaid(said *check.Cut, r Report) error {
+	switch {
+	case (said == nil) != (r.Cut == nil):
+		return differ("the checker said %+v, the recovery has cut %+v", said, r.Cut)
+	case said != nil && (said.Bytes != r.Cut.Bytes || said.Batches < int64(r.Cut.Batches)):
+		return differ("the checker said %+v, the recovery has cut %+v", *said, *r.Cut)
+	}
+	return nil
+}
+
+func sound(disk *disktest.FS, clean bool, point, start batch.Offset) (batches int, cut *check.Cut, err error) {
 	p, err := check.CheckPartition(disk, worldDir, check.Options{Clean: clean, RecoveryPoint: point, LogStart: start, HighWatermark: -1})
 	if errors.Is(err, fs.ErrNotExist) {
-		return 0, nil
+		return 0, nil, nil
 	}
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	for _, f := range p.Findings {
-		if !f.Mended {
-			return 0, differ("closed in order %v, flushed to %d: %v", clean, point, f)
+		if f.Cut != nil {
+			cut = f.Cut
+		} else if !f.Mended {
+			return 0, nil, differ("closed in order %v, flushed to %d: %v", clean, point, f)
 		}
 	}
-	return int(p.Batches), nil
+	return int(p.Batches), cut, nil
 }
 
 // checkHeld compares what held sections give with what they gave.
@@ -341,10 +366,14 @@ func (w *world) checkHeld() error {
 func (w *world) crashed(flushed batch.Offset) error {
 	w.directory = &Directory{}
 	w.held = nil // their files died with the process
-	if err := w.sound(false); err != nil {
+	said, err := w.torn()
+	if err != nil {
 		return err
 	}
 	r, err := w.open(false)
+	if err == nil {
+		err = cutAsSaid(said, r)
+	}
 	if err != nil {
 		return err
 	}

@@ -8,14 +8,24 @@ import (
 	"slices"
 
 	"millrace/storage/batch"
+	"millrace/storage/check"
 	"millrace/storage/producer"
 )
 
 // sound asks the checker what it thinks of the files; see world.sound.
 func (w *cleanWorld) sound(clean bool) error {
-	n, err := sound(w.fs, clean, w.point, w.storedStart)
-	w.counts["checked"] += n
+	cut, err := w.torn(clean)
+	if err == nil && cut != nil {
+		return differ("the next start cuts %+v", *cut)
+	}
 	return err
+}
+
+// torn is sound where the next start may cut what was not flushed; see world.torn.
+func (w *cleanWorld) torn(clean bool) (*check.Cut, error) {
+	n, cut, err := sound(w.fs, clean, w.point, w.storedStart)
+	w.counts["checked"] += n
+	return cut, err
 }
 
 // check reads everything and compares it with the model.

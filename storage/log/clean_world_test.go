@@ -269,7 +269,7 @@ func (w *cleanWorld) reopened(id batch.ProducerID) int {
 func (w *cleanWorld) crashed(flushed batch.Offset) error {
 	w.directory = &Directory{}
 	w.held = nil
-	if err := w.sound(false); err != nil {
+	if _, err := w.torn(false); err != nil {
 		return err
 	}
 	if err := w.opening(false); err != nil {
