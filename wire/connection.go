@@ -75,6 +75,7 @@ type connection struct {
 	queue    []queued // replies due, the first of them pending; in order
 	writing  bool     // writeQueue runs
 	broken   bool     // nothing can be written any more
+	gaveUp   bool     // and what was written is to arrive: those that waited had their time
 	unmuteAt time.Time
 }
 
@@ -92,7 +93,7 @@ func (c *connection) serve() {
 	// What is due before the end is still written.
 	c.giveBack()
 	c.leaveGate()
-	if c.flushHeld() && c.waitPending(0) {
+	if c.settled() {
 		c.farewell(err)
 	}
 	c.report(err)

@@ -193,30 +193,43 @@ func (c *connection) writeQueue() {
 	}
 }
 
-// ready waits for a reply. It is false when the connection ends before.
-func (c *connection) ready(q *queued) bool {
+// errGivenUp ends a wait for a reply: its listener was ended, and nobody waits any more.
+var errGivenUp = errors.New("the reply was given up")
+
+// ready waits for a reply. It is an error when the connection ends before, or those
+// that wait on an ended listener have had their time. A drain waits for longer.
+func (c *connection) ready(q *queued) error {
 	c.waits.Add(1)
 	defer c.endWait()
+	handling := c.handling.Done()
 	for q.reply.Pending != nil {
 		select {
 		case <-q.reply.Pending.Done():
 			q.resolve(c.server)
 		case <-c.Conn.ctx.Done():
-			return false
+			return context.Cause(c.Conn.ctx)
+		case <-handling:
+			if q.settle(c.server); q.reply.Pending != nil && c.ending.Load() && !c.server.draining.Load() {
+				return errGivenUp
+			}
+			handling = nil
 		}
 	}
 	if c.taking.watched() {
 		c.taking.watch(c.server.clock()) // nothing could be taken until now
 	}
-	return true
+	return nil
 }
 
 // writeReady waits for the reply at the head of the queue and writes it together
 // with those behind it that are ready as well.
 func (c *connection) writeReady(q queued) {
 	pending := q.reply.Pending != nil
-	if !c.ready(&q) {
-		c.writeFailed(context.Cause(c.Conn.ctx))
+	if err := c.ready(&q); err == errGivenUp {
+		c.giveUp()
+		return
+	} else if err != nil {
+		c.writeFailed(err)
 		return
 	}
 	s, taken := getSender(), 0
@@ -289,6 +302,29 @@ func (c *connection) endByWriter() {
 	c.mu.Unlock()
 	c.farewell(nil)
 	c.shut(ErrClosed)
+}
+
+// giveUp ends the connection behind what was written: the rest of what is due is not
+// answered. The reader, which reads no more, ends it so that the last reply arrives.
+func (c *connection) giveUp() {
+	c.mu.Lock()
+	c.broken, c.gaveUp = true, true
+	c.changed.Broadcast()
+	c.mu.Unlock()
+}
+
+// settled waits until all that is due was written, or given up; it is false where the
+// connection broke.
+func (c *connection) settled() bool {
+	if !c.flushHeld() {
+		return false
+	}
+	if c.waitPending(0) {
+		return true
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.gaveUp
 }
 
 // writeFailed notes that nothing more can be written and wakes the reader.

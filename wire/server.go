@@ -424,7 +424,9 @@ func (s *Server) Drain(ctx context.Context) error {
 
 // End ends what is served now under a listener's name: nothing is accepted, what
 // has been read is answered, for which those that wait get a second, and nothing
-// more is read. With its last connection the listener leaves Stats. Whoever is
+// more is read. A Produce that has no answer after that second gets none, nor do
+// those behind it: their connection is closed, as Kafka closes all of them at once.
+// With its last connection the listener leaves Stats. Whoever is
 // served under that name later is not concerned.
 func (s *Server) End(listener string) {
 	s.mu.Lock()
