@@ -2,12 +2,9 @@ package coordinator
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,13 +13,9 @@ import (
 
 	"millrace/broker/machine"
 	"millrace/controller/image"
-	"millrace/storage/batch"
-	"millrace/storage/codec"
 	"millrace/wire/records"
 
 	"github.com/twmb/franz-go/pkg/kerr"
-	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest/observer"
 )
 
 // desk is a shard with a ledger on a log in memory.
@@ -278,127 +271,6 @@ func TestUnknownOutcome(t *testing.T) {
 	}
 }
 
-func TestLoading(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		l := &memLog{}
-		d := newDesk(t, l).open()
-		for i := range 100 {
-			d.want(put{key: fmt.Sprint("k", i), value: strings.Repeat("x", i)}, "ok")
-		}
-		d.s.Stop()
-		l.most = 300 // one or two batches, and a piece of the next
-		l.block = make(chan struct{})
-		l.read = []error{errors.New("cold disk"), nil, errors.New("again")}
-		l.read = slices.DeleteFunc(l.read, func(e error) bool { return e == nil })
-		d.s = NewShard(d.o)
-		synctest.Wait()
-		d.wantErr(get{"k7"}, ErrLoading)
-		close(l.block)
-		pass(1500 * time.Millisecond)
-		d.wantErr(get{"k7"}, ErrLoading)
-		pass(time.Second)
-		for i := range 100 {
-			d.want(get{fmt.Sprint("k", i)}, strings.Repeat("x", i))
-		}
-		d.s.Stop()
-		// Stopped while it loads.
-		l.block = make(chan struct{})
-		s := NewShard(d.o)
-		synctest.Wait()
-		go func() { time.Sleep(time.Second); close(l.block) }()
-		s.Stop()
-		if _, err := s.Do(context.Background(), machine.Request{Body: get{"a"}}); !errors.Is(err, ErrNotCoordinator) {
-			t.Fatalf("after the stop: %v", err)
-		}
-		// Stopped while it waits to load again.
-		l.block = nil
-		l.read = []error{errors.New("cold disk")}
-		s = NewShard(d.o)
-		synctest.Wait()
-		s.Stop()
-	})
-}
-
-// TestLoadedAboveTheHighWatermark: what the log held above the high watermark
-// when it was loaded may be any key's.
-func TestLoadedAboveTheHighWatermark(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		d := newDesk(t, &memLog{}).open()
-		d.want(put{key: "a", value: "1"}, "ok")
-		d.log.held = true
-		d.later(put{key: "a", value: "2"})
-		d.reopen()
-		defer func() { d.s.Stop() }()
-		read := d.later(get{"z"})
-		if read.done {
-			t.Fatal("a read after the load does not wait")
-		}
-		d.log.commit(-1)
-		synctest.Wait()
-		if !read.done || read.err != nil {
-			t.Fatalf("after the commit: %+v", read)
-		}
-		d.want(get{"a"}, "2")
-	})
-}
-
-func TestCompactedLog(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		d := newDesk(t, &memLog{}).open()
-		for i := range 10 {
-			d.want(put{key: "a", value: fmt.Sprint(i)}, "ok")
-		}
-		d.s.Stop()
-		l := d.log
-		l.batches = l.batches[7:9] // the cleaner took what came before, and the last
-		l.start = 3
-		d.open()
-		defer func() { d.s.Stop() }()
-		d.want(get{"a"}, "8")
-		d.want(put{key: "b", value: "x"}, "ok")
-		if l.end != 11 {
-			t.Fatalf("the log ends at %d", l.end)
-		}
-	})
-}
-
-func TestDamagedBatch(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		d := newDesk(t, &memLog{}).open()
-		d.want(put{key: "a", value: "1"}, "ok")
-		d.s.Stop()
-		core, logs := observer.New(zap.ErrorLevel)
-		d.o.Logger = zap.New(core)
-		d.log.flip()
-		d.open()
-		defer func() { d.s.Stop() }()
-		pass(5 * time.Second)
-		d.wantErr(get{"a"}, ErrLoading)
-		if logs.FilterMessageSnippet("loading the coordinator failed").Len() < 3 {
-			t.Fatalf("logged: %v", logs.All())
-		}
-		d.log.flip()
-		pass(5 * time.Second)
-		d.want(get{"a"}, "1")
-	})
-}
-
-func TestUnknownRecordsAreSkipped(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		core, logs := observer.New(zap.WarnLevel)
-		d := newDesk(t, &memLog{})
-		d.o.Logger = zap.New(core)
-		d.open()
-		d.want(put{key: "?,a", value: "1"}, "ok")
-		d.reopen()
-		d.want(get{"a"}, "1")
-		d.s.Stop()
-		if n := logs.FilterMessageSnippet("skipped").Len(); n != 2 {
-			t.Fatalf("%d warnings, want one live and one at the load", n)
-		}
-	})
-}
-
 func TestSends(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -632,105 +504,6 @@ func TestSlippingIn(t *testing.T) {
 		}
 		pass(10 * time.Second)
 		d.want(get{"a"}, "1")
-		d.s.Stop()
-	})
-}
-
-// TestBatches compares what is written with what Kafka's group coordinator
-// writes, field by field.
-func TestBatches(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		d := newDesk(t, &memLog{}).open()
-		d.want(put{key: "a,b", value: "1"}, "ok")
-		d.want(put{key: "a", value: "2", producer: &machine.Producer{ID: 9, Epoch: 3}}, "ok")
-		if err := d.s.Mark(context.Background(), machine.Marker{Producer: machine.Producer{ID: 9, Epoch: 3}, CoordinatorEpoch: 5, Commit: true}); err != nil {
-			t.Fatal(err)
-		}
-		d.s.Stop()
-		type fields struct {
-			attributes            batch.Attributes
-			last                  int32
-			id                    batch.ProducerID
-			epoch                 batch.ProducerEpoch
-			sequence, count       int32
-			base, max             int64
-			control, transactonal bool
-		}
-		now := time.Now().UnixMilli()
-		want := []fields{
-			{0, 1, -1, -1, 0, 2, now, now, false, false},
-			{0x10, 0, 9, 3, 0, 1, now, now, false, true},
-			{0x30, 0, 9, 3, -1, 1, now, now, true, true},
-		}
-		for i, b := range d.log.batches {
-			h, err := batch.ParseHeader(b)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := fields{h.Attributes, h.LastOffsetDelta, h.ProducerID, h.ProducerEpoch, h.BaseSequence, h.Count,
-				h.BaseTimestamp, h.MaxTimestamp, h.Attributes.Control(), h.Attributes.Transactional()}
-			if got != want[i] {
-				t.Errorf("batch %d is %+v, want %+v", i, got, want[i])
-			}
-			if err := batch.CheckCRC(b); err != nil {
-				t.Error(err)
-			}
-		}
-		mk, ok, err := batch.ParseMarker(d.log.batches[2])
-		if err != nil || !ok || mk.Type != batch.Commit || mk.CoordinatorEpoch != 5 {
-			t.Fatalf("marker %+v, %v, %v", mk, ok, err)
-		}
-		if got := binary.BigEndian.Uint16(d.log.batches[0][21:]); got != 0 {
-			t.Fatalf("attributes %x", got)
-		}
-	})
-}
-
-// TestVastRecords: whoever may write to the topic can leave records there that
-// unpack to more than there is memory for. The shard loads all the same, with
-// what stands before and behind them, and takes its turn for what is packed.
-func TestVastRecords(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		l := &memLog{}
-		d := newDesk(t, l)
-		d.o.LoadLimit = 1 << 20
-		turns := 0
-		d.o.Scratch = func(f func(*batch.Scratch)) {
-			turns++
-			f(new(batch.Scratch))
-		}
-		logs, seen := observer.New(zap.WarnLevel)
-		d.o.Logger = zap.New(logs)
-		d.open()
-		d.want(put{key: "a", value: "1"}, "ok")
-		d.s.Stop()
-		vast := batch.NewBuilder(batch.BuilderOptions{Codec: codec.Zstd})
-		vast.Add(1, []byte("vast"), make([]byte, 24<<20))
-		vast.Add(1, []byte("c"), []byte("3"))
-		headers := batch.NewBuilder(batch.BuilderOptions{})
-		headers.Add(1, []byte("d"), []byte("4"), slices.Repeat([]batch.RecordHeader{{}}, 1<<20)...)
-		for _, b := range [][]byte{vast.Bytes(), headers.Bytes()} {
-			if _, _, err := l.Append(b); err != nil {
-				t.Fatal(err)
-			}
-		}
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		d.open()
-		runtime.ReadMemStats(&after)
-		if n := after.TotalAlloc - before.TotalAlloc; n > 12<<20 {
-			t.Errorf("loading takes %d MiB", n>>20)
-		}
-		d.want(get{"a"}, "1")
-		d.want(get{"vast"}, "")
-		d.want(get{"c"}, "3")
-		d.want(get{"d"}, "4")
-		if turns != 1 || seen.FilterMessage("skipped a record of the coordinator's log").Len() != 1 {
-			t.Errorf("%d turns, %v", turns, seen.All())
-		}
-		d.want(put{key: "b", value: "2"}, "ok")
-		d.reopen()
-		d.want(get{"b"}, "2")
 		d.s.Stop()
 	})
 }
