@@ -4,8 +4,12 @@ import (
 	"bufio"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -62,7 +66,8 @@ func (p *program) logCommand() *cobra.Command {
 			"text are shown as base64, after 'base64:' or in JSON under a name that ends in\n" +
 			"Base64.\n\n" +
 			"Each of several log.dirs is a call of its own. The controller's metadata\n" +
-			"(__cluster_metadata-0) is not shown.",
+			"(__cluster_metadata-0) is not shown. A directory in which nothing is a broker's\n" +
+			"ends it with exit code 1.",
 		Args: exactDir,
 		RunE: func(c *cobra.Command, args []string) error { return dumpLogs(p.stdout, args[0], records, asJSON) },
 	}
@@ -102,6 +107,29 @@ func exactDir(c *cobra.Command, args []string) error {
 	if len(args) != 1 {
 		return usageError{fmt.Errorf("%s takes one directory; each of several log.dirs is a call of its own", c.CommandPath())}
 	}
+	return lookable(c.CommandPath(), args[0])
+}
+
+// lookable says why there is nothing to look at under a name.
+func lookable(command, dir string) error {
+	whole, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	if filepath.Base(whole) == check.ClusterMetadata {
+		return usageError{fmt.Errorf("%s does not look at the controller's metadata (%s)", command, check.ClusterMetadata)}
+	}
+	info, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && strings.Contains(dir, ","):
+		return fmt.Errorf("%s: there is no such directory; each of several log.dirs is a call of its own", dir)
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%s: there is no such directory", dir)
+	case err != nil:
+		return err
+	case !info.IsDir():
+		return fmt.Errorf("%s is a file: %s takes the directory of a partition, or one of log.dirs", dir, command)
+	}
 	return nil
 }
 
@@ -113,8 +141,15 @@ func cleanDir(dir string) string {
 }
 
 func dumpLogs(w io.Writer, dir string, records, asJSON bool) error {
+	known, err := check.Knows(disk.OS{}, cleanDir(dir))
+	if err != nil {
+		return err
+	}
+	if !known {
+		return fmt.Errorf("%s: there is nothing in it that is a data directory's or a partition's", dir)
+	}
 	out := bufio.NewWriterSize(w, 64<<10)
-	err := check.Dump(disk.OS{}, cleanDir(dir), check.DumpOptions{Records: records}, func(x check.Item) error {
+	err = check.Dump(disk.OS{}, cleanDir(dir), check.DumpOptions{Records: records}, func(x check.Item) error {
 		if asJSON {
 			return writeJSON(out, itemJSON(x))
 		}

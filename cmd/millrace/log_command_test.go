@@ -177,3 +177,53 @@ func flipped(b []byte, at int) []byte {
 	b[at] ^= 1
 	return b
 }
+
+// TestLogCommandOfWhatIsNoData: what cannot be looked at is refused by its name, with a reason that says what is expected.
+func TestLogCommandOfWhatIsNoData(t *testing.T) {
+	dir, empty := dataDir(t), t.TempDir()
+	metadata := filepath.Join(dir, "__cluster_metadata-0")
+	if err := os.Mkdir(metadata, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(metadata)
+	foreign := t.TempDir()
+	file := filepath.Join(foreign, "README.md")
+	if err := os.WriteFile(file, []byte("x"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		of     string
+		dump   bool // only that
+		code   int
+		reason string
+	}{
+		{metadata, false, exitUsage, "does not look at the controller's metadata (__cluster_metadata-0)"},
+		{metadata + "/", false, exitUsage, "does not look at the controller's metadata"},
+		{".", false, exitUsage, "does not look at the controller's metadata"},
+		{empty, true, 1, empty + ": there is nothing in it that is a data directory's or a partition's"},
+		{foreign, true, 1, foreign + ": there is nothing in it that is"},
+		{file, false, 1, file + " is a file: millrace log "},
+		{dir + "/none", false, 1, dir + "/none: there is no such directory\n"},
+		{dir + "," + empty, false, 1, dir + "," + empty + ": there is no such directory; each of several log.dirs is a call of its own\n"},
+	} {
+		for _, command := range []string{"verify", "dump"} {
+			if c.dump && command != "dump" {
+				continue
+			}
+			code, out, stderr := try(t, neverRun(t), nil, "log", command, c.of)
+			if code != c.code || out != "" || !strings.Contains(stderr, c.reason) {
+				t.Errorf("%s %s ends with %d, %q, %q", command, c.of, code, out, stderr)
+			}
+		}
+	}
+	// A log without a batch is one all the same.
+	if err := os.WriteFile(filepath.Join(empty, strings.Repeat("0", 20)+".log"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, stderr := try(t, neverRun(t), nil, "log", "dump", empty); code != 0 || out+stderr != "" {
+		t.Errorf("dump of an empty log ends with %d, %q, %q", code, out, stderr)
+	}
+	if code, out, _ := try(t, neverRun(t), nil, "log", "verify", dir); code != 0 || !strings.Contains(out, "; 1 partition, 3 batches, 3 records, ") {
+		t.Errorf("verify of one partition ends with %d: %s", code, out)
+	}
+}

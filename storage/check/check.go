@@ -20,6 +20,7 @@ import (
 
 	"millrace/storage/batch"
 	"millrace/storage/disk"
+	"millrace/storage/epoch"
 )
 
 // Finding is something that is not as it should be.
@@ -116,9 +117,11 @@ const (
 	logStartFile      = "log-start-offset-checkpoint"
 	highWatermarkFile = "replication-offset-checkpoint"
 	cleanerFile       = "cleaner-offset-checkpoint"
-	clusterMetadata   = "__cluster_metadata-0"
 	partitionMetadata = "partition.metadata"
 )
+
+// ClusterMetadata is the name of the directory of the controller's metadata, which is not looked at.
+const ClusterMetadata = "__cluster_metadata-0"
 
 var checkpointFiles = []string{recoveryPointFile, logStartFile, highWatermarkFile, cleanerFile}
 
@@ -136,6 +139,22 @@ func IsDataDirectory(fsys disk.FS, dir string) (bool, error) {
 	return true, nil
 }
 
+// Knows says whether anything in a directory is a data directory's or a partition's.
+func Knows(fsys disk.FS, dir string) (bool, error) {
+	entries, err := fsys.ReadDir(dir)
+	if err != nil {
+		return false, fmt.Errorf("list %s: %w", dir, err)
+	}
+	return slices.ContainsFunc(entries, func(e disk.Entry) bool {
+		_, future := futureOf(e.Name)
+		if e.Dir {
+			return future || isPartition(e.Name) && e.Name != ClusterMetadata
+		}
+		_, _, segment := parseSegmentName(e.Name)
+		return segment || e.Name == metaFile || e.Name == cleanFile || e.Name == partitionMetadata || e.Name == epoch.FileName || slices.Contains(checkpointFiles, e.Name)
+	}), nil
+}
+
 // Directory looks at a data directory and all its partitions. An error says that the disk does not let itself be read.
 func Directory(fsys disk.FS, dir string, shallow bool) (Report, error) {
 	r := Report{Dir: dir}
@@ -148,7 +167,7 @@ func Directory(fsys disk.FS, dir string, shallow bool) (Report, error) {
 	files := map[string]bool{}
 	for _, e := range entries {
 		if e.Dir {
-			if isPartition(e.Name) && e.Name != clusterMetadata {
+			if isPartition(e.Name) && e.Name != ClusterMetadata {
 				found[e.Name] = true
 			}
 			if name, ok := futureOf(e.Name); ok {

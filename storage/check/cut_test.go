@@ -14,18 +14,14 @@ import (
 	"millrace/storage/disktest"
 )
 
-// TestCutIsTold spoils each batch behind the recovery point of a log that kill -9 has left. The checker says what the start
+// TestCutIsTold spoils batches behind the recovery point of a log that kill -9 has left. The checker says what the start
 // then cuts: as many bytes, and as many readable batches. Where there are any the directory is not sound.
 func TestCutIsTold(t *testing.T) {
 	k := leftByKill(t)
-	last := batch.Offset(-1)
-	for _, list := range k.at {
-		last = max(last, list[len(list)-1].offset)
-	}
 	lossless := 0
 	for _, name := range slices.Sorted(maps.Keys(k.at)) {
 		for i, p := range k.at[name] {
-			if p.offset < k.point {
+			if p.offset < k.point || i%6 > 0 && k.behind(p) > 1 {
 				continue
 			}
 			for _, at := range []int{p.pos + p.size - 1, p.pos + inMagic + 1} { // a record, the checksum

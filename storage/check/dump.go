@@ -42,7 +42,7 @@ func Dump(fsys disk.FS, dir string, o DumpOptions, show func(Item) error) error 
 	for _, e := range entries {
 		path := dir + "/" + e.Name
 		if e.Dir {
-			if _, future := futureOf(e.Name); future || isPartition(e.Name) && e.Name != clusterMetadata {
+			if _, future := futureOf(e.Name); future || isPartition(e.Name) && e.Name != ClusterMetadata {
 				err = Dump(fsys, path, o, show)
 			}
 		} else {
