@@ -37,12 +37,17 @@ func TestFormatAndInspect(t *testing.T) {
 // stops the start.
 func TestBrokenMeta(t *testing.T) {
 	for text, want := range map[string]string{
-		"version=1\nnode.id=x\ncluster.id=c\n":                  `: line 2: node.id is "x": expected a number that is not negative`,
-		"version=1\nnode.id=-1\ncluster.id=c\n":                 `: line 2: node.id is "-1": expected a number that is not negative`,
-		"version=1\ncluster.id=c\n":                             ": node.id is missing",
-		"#\n\nversion=2\n":                                      `: line 3: version is "2": only 1 and 0 are known`,
-		"version=1\nnode.id=1\n":                                ": cluster.id is missing",
-		"version=1\nnode.id=1\ncluster.id=\n":                   ": line 3: cluster.id is missing",
+		"version=1\nnode.id=x\ncluster.id=c\n":  `: line 2: node.id is "x": expected a number that is not negative`,
+		"version=1\nnode.id=-1\ncluster.id=c\n": `: line 2: node.id is "-1": expected a number that is not negative`,
+		"version=1\ncluster.id=c\n":             ": node.id is missing",
+		"garbage\n":                             ": version is missing: expected version=1 with cluster.id and node.id",
+		"":                                      ": version is missing: expected version=1 with cluster.id and node.id",
+		"version=\nnode.id=1\n":                 ": line 1: version is missing: expected version=1 with cluster.id and node.id",
+		"version=0\nnode.id=1\n":                ": broker.id is missing",
+		"broker.id=x\n":                         `: line 1: broker.id is "x": expected a number that is not negative`,
+		"#\n\nversion=2\n":                      `: line 3: version is "2": only 1 and 0 are known`,
+		"version=1\nnode.id=1\n":                ": cluster.id is missing",
+		"version=1\nnode.id=1\ncluster.id=\n":   ": line 3: cluster.id is missing",
 		"version=1\nnode.id=1\ncluster.id=c\ndirectory.id=zz\n": `: line 4: directory.id: "zz" is no uuid`,
 		"version=1\nnode.id=1\ncluster.id=\\u12\n":              `: line 3: escape in "cluster.id=\\u12"`,
 	} {

@@ -54,13 +54,19 @@ func decodeMeta(b []byte) (meta, error) {
 	var m meta
 	id := "node.id"
 	switch v := props["version"]; v.text {
+	case "":
+		if props["broker.id"].line == 0 {
+			// Version 0 may go without saying so, but then it is recognized by its key.
+			return meta{}, v.wrong("version is missing: expected version=1 with cluster.id and node.id")
+		}
+		fallthrough
+	case "0":
+		id = "broker.id"
+		m.clusterID = props["cluster.id"].text
 	case "1":
 		if m.clusterID = props["cluster.id"].text; m.clusterID == "" {
 			return meta{}, props["cluster.id"].wrong("cluster.id is missing")
 		}
-	case "0", "":
-		id = "broker.id"
-		m.clusterID = props["cluster.id"].text
 	default:
 		return meta{}, v.wrong("version is %q: only 1 and 0 are known", v.text)
 	}

@@ -94,39 +94,45 @@ func ReadCheckpoint(fsys disk.FS, path string) (Checkpoint, error) {
 
 // checkMeta looks at meta.properties.
 func checkMeta(fsys disk.FS, dir string) error {
+	const expected = "expected version=1 with cluster.id and node.id"
 	b, err := disk.ReadFile(fsys, dir+"/"+metaFile, 1<<20)
 	if err != nil {
 		return err
 	}
 	values := map[string]string{}
+	number := 0
 	for line := range strings.Lines(string(b)) {
+		number++
 		line = strings.TrimSpace(line)
 		if line == "" || line[0] == '#' || line[0] == '!' {
 			continue
 		}
 		k, v, ok := strings.Cut(line, "=")
 		if !ok {
-			return fmt.Errorf("line %q", line)
+			return fmt.Errorf("line %d is %q, no key=value: %s", number, line, expected)
 		}
 		values[strings.TrimSpace(k)] = strings.TrimSpace(v)
 	}
 	node := "node.id"
-	switch values["version"] {
-	case "0":
+	switch _, old := values["broker.id"]; {
+	case values["version"] == "0", values["version"] == "" && old:
 		node = "broker.id"
-	case "1":
-		if values["cluster.id"] == "" {
-			return fmt.Errorf("no cluster.id")
-		}
-	default:
-		return fmt.Errorf("version %q", values["version"])
+	case values["version"] == "":
+		return fmt.Errorf("version is missing: %s", expected)
+	case values["version"] != "1":
+		return fmt.Errorf("version is %q: only 1 and 0 are known", values["version"])
+	case values["cluster.id"] == "":
+		return fmt.Errorf("cluster.id is missing")
+	}
+	if values[node] == "" {
+		return fmt.Errorf("%s is missing", node)
 	}
 	if n, err := strconv.ParseInt(values[node], 10, 32); err != nil || n < 0 {
-		return fmt.Errorf("%s %q", node, values[node])
+		return fmt.Errorf("%s is %q: expected a number that is not negative", node, values[node])
 	}
 	if id := values["directory.id"]; id != "" {
 		if _, err := parseUUID(id); err != nil {
-			return fmt.Errorf("directory.id %q: %w", id, err)
+			return fmt.Errorf("directory.id is %q: %w", id, err)
 		}
 	}
 	return nil
