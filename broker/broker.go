@@ -119,6 +119,8 @@ type Broker struct {
 	open    bool
 	// lost is told when a data directory was given up.
 	lost chan struct{}
+	// lostBefore is why data directories were given up as they were opened, which the store has told.
+	lostBefore map[string]bool
 	// relisted wakes heartbeats when other listeners are bound than before.
 	relisted chan struct{}
 

@@ -73,8 +73,8 @@ func (b *Broker) longMillis(name string) time.Duration {
 // watchDirectories tells of data directories that were given up. Nothing else may hold it up, a disk that hangs least of
 // all: a broker that is to give up answers until it has heard of it.
 func (b *Broker) watchDirectories(ctx context.Context) {
-	told := map[string]bool{}
-	b.tellOffline(told) // what the start has met
+	told := b.lostBefore
+	b.tellOffline(told) // what the start has met since
 	for {
 		select {
 		case <-ctx.Done():
@@ -95,27 +95,29 @@ func (b *Broker) directoryLost() {
 
 // tellOffline says of each data directory why it was given up, unless that was
 // told already, and stops the broker when none is left, or when it is the one
-// that holds the metadata (KIP-858): as Kafka does.
+// that holds the metadata (KIP-858): as Kafka does. Then Run's error tells why.
 func (b *Broker) tellOffline(told map[string]bool) {
 	failures := b.store.Failures()
-	for _, err := range failures {
-		if !told[err.Error()] {
-			told[err.Error()] = true
-			b.log.Error("a data directory was given up: its partitions are not served until the next start", zap.Error(err))
-		}
-	}
-	metadata := b.config.MetadataLogDir()
-	for _, d := range b.store.Directories() {
-		if d.Failure != nil && filepath.Clean(d.Path) == filepath.Clean(metadata) && len(b.store.DirectoryIDs()) > 0 {
-			b.fail(fmt.Errorf("%w: %s: %w", ErrMetadataDirectory, d.Path, d.Failure))
-		}
-	}
 	if len(b.store.DirectoryIDs()) == 0 {
 		why := make([]string, len(failures))
 		for i, err := range failures {
 			why[i] = err.Error()
 		}
 		b.fail(fmt.Errorf("%w: %s", storage.ErrNoDirectory, strings.Join(why, "; ")))
+		return
+	}
+	metadata := b.config.MetadataLogDir()
+	for _, d := range b.store.Directories() {
+		if d.Failure != nil && filepath.Clean(d.Path) == filepath.Clean(metadata) {
+			b.fail(fmt.Errorf("%w: %s: %w", ErrMetadataDirectory, d.Path, d.Failure))
+			return
+		}
+	}
+	for _, err := range failures {
+		if !told[err.Error()] {
+			told[err.Error()] = true
+			b.log.Error("a data directory was given up: its partitions are not served until the next start", zap.Error(err))
+		}
 	}
 }
 

@@ -118,6 +118,7 @@ func newBroker(o Options) *Broker {
 	}
 	b.version, b.requests = o.Version, newRequestLog(o.LogRequests, b.log)
 	b.phase.Store(phaseStarting)
+	b.lostBefore = map[string]bool{}
 	b.listen = o.Listen
 	if b.listen == nil {
 		b.listen = listenTCP
@@ -163,6 +164,9 @@ func (b *Broker) openStore(o Options) error {
 		return err
 	}
 	b.store = store
+	for _, err := range store.Failures() {
+		b.lostBefore[err.Error()] = true
+	}
 	if err := b.checkCordoned(b.config.Set); err != nil {
 		return err
 	}

@@ -270,6 +270,8 @@ func (r *replicas) open(img *image.Image, t *image.Topic, p *image.Partition, tc
 	lacks := errors.Is(err, log.ErrNoDescriptor)
 	if lacks {
 		r.lacking.note(r.b, t.Name, p.Index, err)
+	} else if _, away := awayWith(err); away && r.b.phase.Load() == phaseStarting {
+		// tellAway tells of it, together with what else lies there.
 	} else if err != nil {
 		r.b.log.Error("a partition's log does not open: it is offline here", zap.String("topic", t.Name), zap.Int32("partition", p.Index), zap.Error(err))
 	} else {

@@ -3,6 +3,7 @@ package storage
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -292,6 +293,40 @@ func TestOwnerPassesOverWhatCannotBeRead(t *testing.T) {
 	h.fs.Put("/bad/meta.properties", []byte("version=9\n"))
 	if _, _, err := Owner(h.fs, h.dirs); !errors.Is(err, ErrMeta) {
 		t.Errorf("a file that is read and makes no sense: %v", err)
+	}
+}
+
+// TestWhyNoDirectoryIsLeft: it is said once, by the error, and not logged beside it; of several directories each says its own.
+func TestWhyNoDirectoryIsLeft(t *testing.T) {
+	for _, c := range []struct {
+		dirs []string
+		want string
+	}{
+		{[]string{"/proc/nope"}, "no usable data directory: mkdir /proc/nope: no such file or directory"},
+		{[]string{"/proc/nope/below"}, "no usable data directory: /proc/nope/below: mkdir /proc/nope: no such file or directory"},
+		{[]string{"/proc/nope", "/proc/neither"}, "no usable data directory: mkdir /proc/nope: no such file or directory\nmkdir /proc/neither: no such file or directory"},
+	} {
+		core, lines := observer.New(zap.DebugLevel)
+		_, err := Open(StoreOptions{Dirs: c.dirs, NodeID: 1, Logger: zap.New(core)})
+		if !errors.Is(err, ErrNoDirectory) || !errors.Is(err, fs.ErrNotExist) || err.Error() != c.want {
+			t.Errorf("%v: %v", c.dirs, err)
+		}
+		if lines.Len() > 0 {
+			t.Errorf("%v: logged %v", c.dirs, lines.All())
+		}
+	}
+	// One that is not the last is told of, once.
+	core, lines := observer.New(zap.DebugLevel)
+	s, err := Open(StoreOptions{Dirs: []string{"/proc/nope", t.TempDir()}, NodeID: 1, Logger: zap.New(core)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close(false)
+	if lines.Len() != 1 || lines.All()[0].ContextMap()["error"] != "mkdir /proc/nope: no such file or directory" {
+		t.Errorf("logged %v", lines.All())
+	}
+	if got := s.Failures(); len(got) != 1 || got[0].Error() != "mkdir /proc/nope: no such file or directory" {
+		t.Errorf("failures %v", got)
 	}
 }
 

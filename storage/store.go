@@ -253,8 +253,7 @@ func (s *Store) open(paths []string) error {
 			return err
 		}
 		if err != nil {
-			s.logger.Error("data directory is offline", zap.String("dir", path), zap.Error(err))
-			_ = d.health.GiveUp("start", err)
+			_ = d.health.GiveUp(atStart, err)
 		}
 	}
 	if err := s.checkIdentity(); err != nil {
@@ -270,19 +269,37 @@ func (s *Store) open(paths []string) error {
 			err = s.fs.SyncDir(d.path)
 		}
 		if err != nil {
-			s.logger.Error("data directory is offline", zap.String("dir", d.path), zap.Error(err))
-			_ = d.health.GiveUp("start", err)
+			_ = d.health.GiveUp(atStart, err)
 		}
 	}
-	var why []error
-	for _, d := range s.dirs {
-		offline := d.health.Offline()
-		if offline == nil {
-			return nil
-		}
-		why = append(why, offline)
+	why := s.Failures()
+	if len(why) == len(s.dirs) {
+		return fmt.Errorf("%w: %w", ErrNoDirectory, errors.Join(why...)) // whoever is given it tells of it
 	}
-	return fmt.Errorf("%w: %w", ErrNoDirectory, errors.Join(why...))
+	for _, err := range why {
+		s.logger.Error("a data directory was given up: its partitions are not served until the next start", zap.Error(err))
+	}
+	return nil
+}
+
+// atStart is the operation that a directory was given up for before there was any.
+const atStart = "start"
+
+// failure is why a directory was given up, with its name, said once; nil: it works.
+func (d *directory) failure() error {
+	err := d.health.Offline()
+	var offline *log.OfflineError
+	if !errors.As(err, &offline) || offline.Op != atStart {
+		if err != nil {
+			err = fmt.Errorf("%s: %w", d.path, err)
+		}
+		return err
+	}
+	var at *fs.PathError
+	if errors.As(offline.Err, &at) && (at.Path == d.path || strings.HasPrefix(at.Path, d.path+"/")) {
+		return offline.Err
+	}
+	return fmt.Errorf("%s: %w", d.path, offline.Err)
 }
 
 // makeDir makes a directory and its missing parents, durably: what is synced in a directory whose own name is lost in a
@@ -320,14 +337,14 @@ func makeDir(fsys disk.FS, dir string) error {
 
 func (s *Store) openDir(d *directory) error {
 	if err := makeDir(s.fs, d.path); err != nil {
-		return fmt.Errorf("make %s: %w", d.path, err)
+		return err
 	}
 	lock, err := s.fs.Lock(d.path + "/" + lockFile)
 	if errors.Is(err, disk.ErrLocked) {
 		return fmt.Errorf("%w: %s", ErrLocked, d.path)
 	}
 	if err != nil {
-		return fmt.Errorf("lock %s: %w", d.path, err)
+		return fmt.Errorf("lock: %w", err)
 	}
 	d.lock = lock
 	m, ok, err := readMeta(s.fs, d.path)
@@ -513,8 +530,8 @@ func (s *Store) OfflineIDs() [][16]byte { return s.ids(false) }
 func (s *Store) Failures() []error {
 	var out []error
 	for _, d := range s.dirs {
-		if err := d.health.Offline(); err != nil {
-			out = append(out, fmt.Errorf("%s: %w", d.path, err))
+		if err := d.failure(); err != nil {
+			out = append(out, err)
 		}
 	}
 	return out

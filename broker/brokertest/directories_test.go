@@ -2,7 +2,9 @@ package brokertest
 
 import (
 	"errors"
+	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +16,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"millrace/broker"
 	"millrace/storage"
@@ -133,7 +137,19 @@ func TestLostDirectory(t *testing.T) {
 			}
 			return nil
 		})
+		core, lines := observer.New(zap.WarnLevel)
+		n.Logger = zap.New(core)
 		n.Start()
+		// One line for the directory, and one for all that lies in it, however much that is.
+		var told []string
+		for _, line := range lines.All() {
+			if text := fmt.Sprint(line.Message, line.ContextMap()); strings.Contains(text, "offline") || strings.Contains(text, "input/output error") || strings.Contains(text, "given up") {
+				told = append(told, text)
+			}
+		}
+		if len(told) != 2 || !strings.Contains(told[0], "/b") || !strings.Contains(told[1], "partitions:3") || !strings.Contains(told[1], "unwritten-") || !strings.Contains(told[1], ":t-") {
+			t.Errorf("told of what is offline in %d lines:\n%s", len(told), strings.Join(told, "\n"))
+		}
 		c = n.Client()
 		left := maps.Clone(whole)
 		maps.DeleteFunc(left, func(k string, _ int64) bool { return strings.HasPrefix(k, "/b ") })
@@ -390,15 +406,23 @@ func TestDirectoryNotMounted(t *testing.T) {
 		bubble(t, threeDirs, func(t *testing.T, n *Node) {
 			c := n.Client()
 			makeTopic(t, n, c, "t", 6)
+			makeTopic(t, n, c, "__many", 21)
 			writeEach(t, n, "t", 6)
-			whole := sizes(t, n, c)
+			whole := sizes(t, n, c, "t")
 			time.Sleep(time.Second) // the controller hears where they are
 			n.Stop()
 			if err := n.Disk.Rename("/b", "/unmounted"); err != nil {
 				t.Fatal(err)
 			}
 			n.Configure("log.dirs", without)
+			core, lines := observer.New(zap.WarnLevel)
+			n.Logger = zap.New(core)
 			n.Start()
+			// All that lies there is told of in one line, what somebody has written first.
+			if all := lines.All(); len(all) != 1 || all[0].ContextMap()["partitions"] != int64(9) ||
+				!regexp.MustCompile(`^t-\d, t-\d, (__many-\d+, ){2}__many-\d+ and 4 more$`).MatchString(all[0].ContextMap()["names"].(string)) {
+				t.Errorf("%s: told of what is offline: %v", without, all)
+			}
 			c = n.Client()
 			if offline := leaderless(t, c, map[string]int64{"t": 1}, "t"); offline != 2 {
 				t.Errorf("%d partitions are offline, 2 lay in /b", offline)

@@ -3,6 +3,8 @@ package brokertest
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,6 +12,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"millrace/storage"
 )
@@ -71,10 +75,12 @@ func TestUnknownBrokerConfigsAreShown(t *testing.T) {
 }
 
 // A broker whose last data directory has failed gives up, as Kafka halts: others
-// are to take over what it led.
+// are to take over what it led. The reason is the error's, and not in the log too.
 func TestABrokerWithoutADirectoryGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := New(t, nil)
+		core, lines := observer.New(zap.DebugLevel)
+		n.Logger = zap.New(core)
 		defer n.End()
 		n.Start()
 		c := n.Client(kgo.AllowAutoTopicCreation(), kgo.RecordDeliveryTimeout(time.Second))
@@ -92,6 +98,13 @@ func TestABrokerWithoutADirectoryGivesUp(t *testing.T) {
 		case err := <-n.done:
 			if n.cancel = nil; !errors.Is(err, storage.ErrNoDirectory) {
 				t.Errorf("it gives up because of %v", err)
+			} else if n := strings.Count(err.Error(), "input/output error"); n != 1 {
+				t.Errorf("it says why %d times: %v", n, err)
+			}
+			for _, line := range lines.All() {
+				if strings.Contains(fmt.Sprint(line.ContextMap()), "input/output error") {
+					t.Errorf("why is logged as well: %q, %v", line.Message, line.ContextMap())
+				}
 			}
 		case <-time.After(time.Minute):
 			t.Error("it runs on without a directory")
