@@ -265,6 +265,50 @@ func TestConsoleAndGroups(t *testing.T) {
 	})
 }
 
+// TestConsumerOfACorruptBatch changes a byte of a log that is read. The tool prints what lies before it, and says which
+// batch it is that cannot be read.
+func TestConsumerOfACorruptBatch(t *testing.T) {
+	dir := t.TempDir()
+	address := aBroker(t, "log.dirs="+dir)
+	var calls []call
+	calls = append(calls, call{args: "topics B --create --topic u1 --partitions 1", stdout: "Created topic u1.\n"})
+	for _, value := range []string{"one\n", "two\n", "three\n"} {
+		calls = append(calls, call{args: "console-producer B --topic u1", stdin: value})
+	}
+	// What is committed below the batch is where a group goes on.
+	calls = append(calls, call{args: "console-consumer B --topic u1 --group g2 --from-beginning --max-messages 1", stdout: "one\n", stderr: "Processed a total of 1 messages"})
+	runCalls(t, address, calls)
+	name := filepath.Join(dir, "u1-0", strings.Repeat("0", 20)+".log")
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := strings.Index(string(b), "two")
+	if at < 0 {
+		t.Fatal("the record is not in the log")
+	}
+	f, err := os.OpenFile(name, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteAt([]byte("T"), int64(at)); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ args, stdout string }{
+		{"--from-beginning", "one\n"},
+		{"--partition 0 --offset earliest", "one\n"},
+		{"--partition 0 --offset 1", ""},
+		{"--group g2", ""},
+	} {
+		code, stdout, stderr := try(t, "", strings.Fields("console-consumer --bootstrap-server "+address+" --topic u1 --timeout-ms 20000 "+c.args)...)
+		want := regexp.MustCompile(`Record batch for partition u1-0 at offset 1 is invalid, cause: Record is corrupt \(stored crc = \d+, computed crc = \d+\)`)
+		if code != 1 || stdout != c.stdout || !want.MatchString(stderr) {
+			t.Errorf("%s: it ends with %d, %q, %q", c.args, code, stdout, stderr)
+		}
+	}
+}
+
 func TestConfigsTool(t *testing.T) {
 	const u1 = "  cleanup.policy=compact,delete sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:cleanup.policy=compact,delete, DEFAULT_CONFIG:log.cleanup.policy=delete}\n"
 	runCalls(t, aBroker(t), []call{

@@ -287,6 +287,7 @@ func runConsoleConsumer(sh *Shell, c *toolCall) error {
 		return err
 	}
 	defer done()
+	at := newPositions(c)
 	out := bufio.NewWriter(sh.Stdout)
 	printed := int64(0)
 	for limit < 0 || printed < limit {
@@ -301,18 +302,22 @@ func runConsoleConsumer(sh *Shell, c *toolCall) error {
 			fetched = k.PollRecords(ctx, int(min(limit-printed, 1000)))
 		}
 		cancel()
+		// What came before a batch that cannot be read is printed, as Kafka's does.
+		fetched.EachRecord(func(r *kgo.Record) {
+			printed++
+			format.print(out, r)
+			at.printed(r)
+		})
+		out.Flush()
 		for _, failure := range fetched.Errors() {
 			if errors.Is(failure.Err, context.DeadlineExceeded) || errors.Is(failure.Err, context.Canceled) {
 				continue
 			}
-			out.Flush()
+			if reason, ok := unreadable(failure.Err); ok {
+				return says("Record batch for partition %s-%d%s is invalid, cause: %s", failure.Topic, failure.Partition, at.offset(k, fetched, failure.Topic, failure.Partition), reason)
+			}
 			return says("%s", k.explain(failure.Err))
 		}
-		fetched.EachRecord(func(r *kgo.Record) {
-			printed++
-			format.print(out, r)
-		})
-		out.Flush()
 		if fetched.NumRecords() == 0 && (ctx.Err() != nil || sh.running().Err() != nil) {
 			break
 		}
