@@ -139,6 +139,10 @@ func (s *moves) next(now time.Time) (m *moving, wait time.Duration) {
 // moveReplicas copies until the broker stops.
 func (b *Broker) moveReplicas(ctx context.Context) {
 	for ctx.Err() == nil {
+		if m := b.moves.left(b.now()); m != nil {
+			b.resume(m)
+			continue
+		}
 		m, wait := b.moves.next(b.now())
 		if m != nil {
 			b.moves.quota.Rate = b.moveRate()

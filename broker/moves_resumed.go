@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"errors"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -22,6 +23,17 @@ func (b *Broker) resumeMove(part *partition.Partition) {
 	if b.store.LeftOnItsWay(part.Topic(), part.Index()) {
 		b.moves.add(&moving{part: part, resumes: true})
 	}
+}
+
+// left is a move of an earlier life that is due to be gone on with; nil: there is
+// none, or the log of one is being opened. Who is throttled does not wait with that.
+func (s *moves) left(now time.Time) *moving {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.opening {
+		return nil
+	}
+	return s.resumed(func(m *moving) bool { return !m.after.After(now) })
 }
 
 // resumed finds, under mu, a move of an earlier life that is not taken up.

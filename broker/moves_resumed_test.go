@@ -10,6 +10,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"millrace/broker/partition"
+	"millrace/controller/image"
+	"millrace/storage"
 	"millrace/storage/disktest"
 	"millrace/wire/records"
 )
@@ -24,7 +26,7 @@ func (c agreeing) Do(context.Context, string, kmsg.Request) (kmsg.Response, int6
 // resumed is a broker that leads "t", of three records, which an earlier life was
 // moving from /a to /b when it was killed. What it reads of the log in /b hangs until
 // on is closed. Its publisher and its mover run.
-func resumed(t *testing.T) (b *Broker, disk *disktest.FS, f fed, on chan struct{}) {
+func resumed(t *testing.T, also ...records.Metadata) (b *Broker, disk *disktest.FS, f fed, on chan struct{}) {
 	t.Helper()
 	disk = disktest.New()
 	first := onDirs(t, disk, "/a,/b,/c")
@@ -58,7 +60,7 @@ func resumed(t *testing.T) (b *Broker, disk *disktest.FS, f fed, on chan struct{
 	f = make(fed)
 	b.background(func(ctx context.Context) { b.publisher.run(ctx, f) })
 	b.background(b.housekeep)
-	f.give(b, registered(1, 20, b.incarnation), topicOf("t", someTopic), partitionOf(someTopic, 1, 2, 2, []int32{1}, 1))
+	f.give(b, append(also, registered(1, 20, b.incarnation), topicOf("t", someTopic), partitionOf(someTopic, 1, 2, 2, []int32{1}, 1))...)
 	synctest.Wait()
 	b.replicas.putAsideStrays()
 	b.background(b.moveReplicas)
@@ -124,6 +126,34 @@ func TestARecoveryOfAMovedLogHoldsNobodyUp(t *testing.T) {
 		synctest.Wait()
 		lies(t, b, u, "/c", 1)
 		close(on)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		lies(t, b, p, "/b", 4)
+		disk.Hold(nil)
+		b.stop(errTestOver)
+	})
+}
+
+// How fast is copied is no matter to what was copied already: it is opened, and seen,
+// where nothing may be copied.
+func TestALogOnItsWayIsOpenedAtAnyRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, disk, f, on := resumed(t, configOf(int8(image.BrokerResource), "", moveRate, "0"))
+		p := b.replicas.get(someTopic, 0)
+		appendOne(t, p)
+		close(on)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		seen := false
+		for _, d := range b.store.Describe(func(storage.Name) bool { return true }) {
+			for _, l := range d.Logs {
+				seen = seen || l.Future && l.Lag > 0
+			}
+		}
+		if !seen || b.moves.resuming(replicaKey{someTopic, 0}) {
+			t.Error("it is not opened, or was copied")
+		}
+		f.give(b, configOf(int8(image.BrokerResource), "", moveRate, "1000000"))
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		lies(t, b, p, "/b", 4)
