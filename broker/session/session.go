@@ -255,6 +255,9 @@ func (s *Shard) fresh(chance uint32) int32 {
 // Nobody else is evicted for that: a consumer's large session would take the place of many small ones. Where all of that
 // would not be enough, nobody is.
 func (s *Shard) holds(more int, follower bool, now int64) bool {
+	if s.parts+more <= s.most {
+		return true
+	}
 	idle := func(x *session) bool { return now-x.used > evictAfter }
 	kept := more
 	// any order: it is a sum.
