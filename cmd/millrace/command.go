@@ -17,7 +17,8 @@ type flags struct {
 	overrides []string
 	topics    []string
 	logLevel  string
-	throwAway bool // the directories are dev's own
+	throwAway bool     // the directories are dev's own
+	cleared   []string // what dev has removed before
 	operations
 }
 
@@ -85,7 +86,7 @@ func (p *program) devCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "dev [server.properties]",
 		Short: "Run a broker whose data is thrown away at its end",
-		Long:  "Run a broker as 'millrace serve' does, but in a temporary directory that is\nremoved when the broker stops.",
+		Long:  "Run a broker as 'millrace serve' does, but in a temporary directory that is\nremoved when the broker stops. What one that was killed has left behind is\nremoved at the start of the next one of the same user.",
 		Args:  propertiesArg(&f),
 		RunE:  func(c *cobra.Command, _ []string) error { return p.dev(c.Context(), f) },
 	}
@@ -99,9 +100,12 @@ func (p *program) healthCommand() *cobra.Command {
 	var timeout time.Duration
 	c := &cobra.Command{
 		Use:   "health",
-		Short: "Exit with 0 if a broker is ready",
+		Short: "Exit with 0 if a broker serves clients",
 		Long: "Ask a broker for its API versions and its metadata, and exit with 0 if it\n" +
-			"answers as one that is ready, with 1 otherwise.\n\n" +
+			"answers as one that is ready for clients, with 1 otherwise. It is ready while\n" +
+			"partitions are offline because a data directory is missing, too: the others are\n" +
+			"served, and a restart, which is what mostly follows, would not bring them back.\n" +
+			"/readyz of --http-address tells of that: it is 503 then.\n\n" +
 			"The broker is the one that the configuration describes, or --bootstrap-server.",
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -69,6 +68,9 @@ func (p *program) serve(ctx context.Context, f flags) error {
 	}
 	for _, line := range p.misspelt() {
 		logger.Warn(line)
+	}
+	for _, dir := range f.cleared {
+		logger.Info("removed what a dev that was killed has left", zap.String("directory", dir))
 	}
 	var told error
 	options := broker.Options{
@@ -140,30 +142,6 @@ func onlyCanceled(err error) bool {
 		return onlyCanceled(e.Unwrap())
 	}
 	return err == context.Canceled
-}
-
-// ofDirectories are the configs that say where data lies.
-var ofDirectories = []string{"log.dirs", "log.dir", "metadata.log.dir"}
-
-// dev serves from a directory that does not outlive the broker.
-func (p *program) dev(ctx context.Context, f flags) (err error) {
-	dir, err := os.MkdirTemp("", "millrace-dev-")
-	if err != nil {
-		return fmt.Errorf("making the data directory: %w", err)
-	}
-	defer func() {
-		if gone := os.RemoveAll(dir); gone != nil {
-			err = errors.Join(err, fmt.Errorf("removing the data directory: %w", gone))
-		}
-	}()
-	for _, o := range f.overrides {
-		if key, _, _ := strings.Cut(o, "="); slices.Contains(ofDirectories, strings.TrimSpace(key)) {
-			return usageError{fmt.Errorf("--override %s: dev chooses its own directory; use serve to keep the data", o)}
-		}
-	}
-	f.throwAway = true
-	f.overrides = append(f.overrides, "log.dirs="+dir, "metadata.log.dir="+dir)
-	return p.serve(ctx, f)
 }
 
 // settled is how long after it was ready a broker's start is over: who waited for
