@@ -196,7 +196,7 @@ func (c *Cleaner) cleanOne(ctx context.Context, id int, keys *compact.Keys, buff
 func (c *Cleaner) giveUp(l *log.Log, err error) {
 	var damage *log.DamagedError
 	if errors.As(err, &damage) {
-		c.s.logger.Error("log is damaged below its recovery point: it is not cleaned any more", zap.String("log", l.Dir()), zap.String("segment", damage.Segment), zap.Int64("position", damage.Position), zap.Int64("offset", int64(damage.Offset)), zap.Error(damage.Reason))
+		c.s.logger.Error("log is damaged below its recovery point: it is not cleaned any more", damageFields(l.Dir(), damage.Damage)...)
 	} else {
 		c.s.logger.Error("log cannot be cleaned", zap.String("log", l.Dir()), zap.Error(err))
 	}

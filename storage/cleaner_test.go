@@ -11,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
 	"millrace/storage/batch"
 	"millrace/storage/compact"
 	"millrace/storage/disk"
@@ -310,6 +313,8 @@ func TestUncleanable(t *testing.T) {
 	was := must(disk.ReadFile(disk.OS{}, path, 1<<20))
 	// The damaged one is the dirtier.
 	all[1].put(t, "b", []byte("value"))
+	core, lines := observer.New(zap.ErrorLevel)
+	s.logger = zap.New(core)
 	c := s.NewCleaner(listed(all), ordinary)
 	cleaned := 0
 	for range 4 {
@@ -319,6 +324,10 @@ func TestUncleanable(t *testing.T) {
 	}
 	if cleaned != 1 || all[1].log.CleanedTo() != 3 || all[0].log.CleanedTo() != -1 {
 		t.Errorf("%d cleanings, to %d and %d", cleaned, all[0].log.CleanedTo(), all[1].log.CleanedTo())
+	}
+	said := lines.FilterMessage("log is damaged below its recovery point: it is not cleaned any more").All()
+	if len(said) != 1 || place(said[0]) != fmt.Sprintf("bad 0 1 %s 0", path) {
+		t.Errorf("%v", said)
 	}
 	if st := c.Stats(); st.Uncleanable[dir] != 1 || st.UncleanableBytes[dir] == 0 || st.Cleanings != 1 {
 		t.Errorf("%+v", st)

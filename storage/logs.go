@@ -273,7 +273,7 @@ func (s *Store) openLog(e *entry, k partitionKey, id [16]byte, c log.Config) (*l
 // report writes down what opening a log found.
 func (s *Store) report(dir string, r log.Report) {
 	for _, d := range r.Damage {
-		s.logger.Error("log is damaged below its recovery point", zap.String("log", dir), zap.String("segment", d.Segment), zap.Int64("position", d.Position), zap.Int64("offset", int64(d.Offset)), zap.Error(d.Reason))
+		s.logger.Error("log is damaged below its recovery point", damageFields(dir, d)...)
 	}
 	if r.Lost > 0 {
 		s.logger.Error("log ends below its recovery point", zap.String("log", dir), zap.Int64("offsets lost", int64(r.Lost)))
@@ -284,6 +284,20 @@ func (s *Store) report(dir string, r log.Report) {
 	if r.Recovered {
 		s.logger.Debug("log was recovered", zap.String("log", dir), zap.Int64("bytes read", r.Scanned))
 	}
+}
+
+// damageFields say whose damage it is and where it stands.
+func damageFields(dir string, d log.Damage) []zap.Field {
+	fields := []zap.Field{zap.String("log", dir)}
+	name := filepath.Base(dir)
+	k, ok := parsePartitionDir(name)
+	if !ok {
+		k, ok = parseFutureDir(name)
+	}
+	if ok {
+		fields = append(fields, zap.String("topic", k.topic), zap.Int32("partition", k.partition))
+	}
+	return append(fields, zap.Int64("offset", int64(d.Offset)), zap.String("segment", d.Segment), zap.Int64("position", d.Position), zap.Error(d.Reason))
 }
 
 // putAside renames a partition's directory so that another topic can have its name.

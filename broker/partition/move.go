@@ -274,7 +274,7 @@ func (p *Partition) fill(f *log.Log, maxBytes int) (Filled, error) {
 			return done, nil // what was read may follow a cut that the future log has not seen
 		}
 		if _, err := f.AppendAsFollower(b); err != nil {
-			return done, fmt.Errorf("move %v: %w", p, err)
+			return done, fmt.Errorf("move %v: %w", p, placed(v, err))
 		}
 		done.Bytes = len(b)
 	}
@@ -287,6 +287,19 @@ func (p *Partition) fill(f *log.Log, maxBytes int) (Filled, error) {
 	}
 	done.Whole = end == v.LogEnd()
 	return done, nil
+}
+
+// placed says of a batch that was corrupt when it was copied in which file of its log it stands, and where.
+func placed(v *log.View, err error) error {
+	var bad *log.CopiedError
+	if !errors.As(err, &bad) {
+		return err
+	}
+	segment, position, unknown := v.Where(bad.Offset)
+	if unknown != nil {
+		return err
+	}
+	return fmt.Errorf("%s at position %d: %w", segment, position, err)
 }
 
 // Settle makes durable what was copied, so that an exchange, which waits for that with the partition's lock held, has

@@ -4,6 +4,7 @@ package partition
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"millrace/storage/batch"
+	"millrace/storage/disk"
 	"millrace/storage/disktest"
 	"millrace/storage/log"
 )
@@ -252,5 +254,34 @@ func TestACutWhileItIsReadIsNoError(t *testing.T) {
 				t.Errorf("%+v, %v: the copy ends at %d", done, err, f.View().LogEnd())
 			}
 		})
+	}
+}
+
+// TestACorruptBatchIsNotMoved: the checksum of what is copied is compared, and where it is wrong it is told which batch it is
+// and where it stands.
+func TestACorruptBatchIsNotMoved(t *testing.T) {
+	m := newMover(t)
+	for range 6 {
+		appendTo(t, m.p, 1, 1)
+	}
+	const name = "/a/t-0/00000000000000000000.log"
+	segment := m.fs.Bytes(name)
+	h, err := batch.ParseHeader(segment)
+	m.ok(err)
+	at := int64(3 * h.Size()) // they are alike
+	file, err := m.fs.Open(name, disk.Write)
+	m.ok(err)
+	_, err = file.WriteAt([]byte{segment[at+70] ^ 1}, at+70)
+	m.ok(err)
+	m.ok(file.Close())
+	f, err := m.s.BeginMove("t", [16]byte{1}, 0, "/b")
+	m.ok(err)
+	m.ok(m.p.BeginMove(f))
+	for err = nil; err == nil && f.View().LogEnd() < 4; {
+		_, err = m.p.Fill(1)
+	}
+	want := fmt.Sprintf("move t-0: %s at position %d: batch at offset 3: record batch is corrupt (", name, at)
+	if !errors.As(err, new(*batch.CRCError)) || !strings.HasPrefix(err.Error(), want) || f.View().LogEnd() != 3 {
+		t.Errorf("%v; the copy ends at %d", err, f.View().LogEnd())
 	}
 }

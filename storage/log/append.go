@@ -129,7 +129,7 @@ func (l *Log) parseCopied(b []byte) ([]copied, error) {
 		}
 		whole := b[at : at+h.Size()]
 		if err := batch.CheckCRC(whole); err != nil {
-			return nil, err
+			return nil, &CopiedError{Offset: h.BaseOffset, Err: err}
 		}
 		if len(whole) > int(l.cfg.Load().SegmentBytes) {
 			return nil, &BatchTooLargeError{Size: len(whole), Limit: int(l.cfg.Load().SegmentBytes)}

@@ -28,6 +28,16 @@ func (e *UnexpectedOffsetError) Error() string {
 	return fmt.Sprintf("batch begins at offset %d, below the log end %d", e.First, e.LogEnd)
 }
 
+// CopiedError says that a batch that was to be copied from another log is corrupt. Nothing of it was appended.
+type CopiedError struct {
+	Offset batch.Offset
+	Err    error
+}
+
+func (e *CopiedError) Error() string { return fmt.Sprintf("batch at offset %d: %v", e.Offset, e.Err) }
+
+func (e *CopiedError) Unwrap() error { return e.Err }
+
 // TopicIDError says that the files on disk are those of another topic of the same name.
 type TopicIDError struct{ Stored, Asked [16]byte }
 

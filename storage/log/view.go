@@ -227,6 +227,18 @@ func (v *View) place(o batch.Offset) (place, error) {
 	return place{seg: v.segs[len(v.segs)-1], pos: v.size}, nil
 }
 
+// Where is the segment's file, and the position in it, of the first batch that ends at or behind an offset.
+func (v *View) Where(o batch.Offset) (segment string, position int64, err error) {
+	if len(v.segs) == 0 {
+		return "", 0, ErrOffsetOutOfRange
+	}
+	at, err := again(v, func(v *View) (place, error) { return v.place(o) })
+	if err != nil {
+		return "", 0, err
+	}
+	return at.seg.log.where(), at.pos, nil
+}
+
 // Size estimates how many bytes lie between two offsets, for a fetch that waits until there are enough. Where it cannot
 // tell it says 0.
 func (v *View) Size(from, upper batch.Offset) int64 {
