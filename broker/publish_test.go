@@ -1,12 +1,14 @@
 package broker
 
 import (
+	"fmt"
 	"testing"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
 	"millrace/controller"
+	"millrace/controller/config"
 	"millrace/controller/image"
 	"millrace/wire/records"
 )
@@ -43,5 +45,29 @@ func TestConfigsWithoutEffectAreNamed(t *testing.T) {
 		if got[name] != want {
 			t.Errorf("%s is named %d times: %v", name, got[name], seen.All())
 		}
+	}
+}
+
+// A replication factor of something that is not built is told of once: that it has no effect, and not also that it counts
+// as 1 in a cluster of one.
+func TestFactorsAreToldOfOnce(t *testing.T) {
+	b, _ := standing(t)
+	see(b, registered(1, 1, [16]byte{1}))
+	props, want := map[string]string{}, []any{"default.replication.factor=3", "offsets.topic.replication.factor=3"}
+	for _, key := range factors {
+		props[key] = "3"
+	}
+	static, warnings, err := config.ParseStatic(props)
+	if err != nil {
+		t.Fatal(err)
+	}
+	core, seen := observer.New(zap.WarnLevel)
+	b.config, b.log = static, zap.New(core)
+	b.warnOfFactors()
+	if all := seen.All(); len(all) != 1 || fmt.Sprint(all[0].ContextMap()["configs"]) != fmt.Sprint(want) {
+		t.Errorf("told of %v, not of %v", all, want)
+	}
+	if len(warnings)+len(want) != len(factors) {
+		t.Errorf("%d factors, of which %d count as 1, and %v are warned of", len(factors), len(want), warnings)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/zap"
+
+	"millrace/controller/config"
 )
 
 // The internal topics, by Kafka's names.
@@ -115,11 +117,11 @@ var factors = []string{
 }
 
 // warnOfFactors says once that a cluster of one broker holds one replica of
-// everything.
+// everything. Factors of what is not built are warned of as without effect.
 func (b *Broker) warnOfFactors() {
 	var set []string
 	for _, key := range factors {
-		if _, own := b.config.Set(key); own && b.config.Int(key) > 1 {
+		if _, own := b.config.Set(key); own && b.config.Int(key) > 1 && config.WithoutEffect(config.BrokerScope, key) == "" {
 			set = append(set, key+"="+b.config.String(key))
 		}
 	}
