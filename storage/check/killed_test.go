@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"millrace/storage/batch"
+	"millrace/storage/check"
 	"millrace/storage/disktest"
 )
 
@@ -206,6 +207,15 @@ func TestCorruptedBytesAfterKill(t *testing.T) {
 			found := len(r.All()) > 0
 			s, err := k.start(fs, of)
 			where, what := kind, "harmless"
+			switch c := r.Cut(); {
+			case of != "t" || kind != "log":
+			case err != nil && (r.Sound() || c.Bytes > 0):
+				bad("the start refuses (%v), the checker says %v", err, r.All())
+			case err == nil && c.Bytes != k.bytes-s.bytes:
+				bad("the start cuts %d bytes, the checker says %v", k.bytes-s.bytes, r.All())
+			case len(s.said(saidCut)) == 1 && (c.Batches < s.said(saidCut)[0]["readable batches"].(int64) || r.Sound() != (c.Batches == 0)):
+				bad("the start says %v, the checker %v", s.said(saidCut), r.All())
+			}
 			switch {
 			case of == "t" && kind == "log":
 				p := k.hit(name, at)
@@ -304,6 +314,9 @@ func TestOffsetAcrossTheRecoveryPoint(t *testing.T) {
 			s, err := k.start(fs, "t")
 			if n := size(fs); n != k.bytes || err == nil || !strings.Contains(err.Error(), "below the recovery point") {
 				t.Errorf("batch %d of %s, at %d: %d of %d bytes are left, %v; %v", i, name, p.offset, n, k.bytes, err, s.said(saidCut))
+			}
+			if r := report(t, k.spoilt(name, p.pos+5, 0)); r.Sound() || r.Cut() != (check.Cut{}) {
+				t.Errorf("batch %d of %s: the start refuses, the checker says %v", i, name, r.All())
 			}
 		}
 	}

@@ -34,6 +34,14 @@ type partition struct {
 	unlike []Finding
 	holes  bool
 
+	// What a start after a crash reads: the segments from first on. at is the one that is looked at.
+	first, at int
+	// over: an offset in it passes over the recovery point, which was the end of a batch once. Where something is bad behind
+	// it, it may be that offset.
+	over bool
+	// refused: the start does not open the log, and cuts nothing.
+	refused bool
+
 	scratch batch.Scratch
 }
 
@@ -155,6 +163,20 @@ func (p *partition) remade(at batch.Offset) bool {
 // behind says whether an offset lies where a start after a crash mends.
 func (p *partition) behind(o batch.Offset) bool { return !p.o.Clean && o >= p.o.RecoveryPoint }
 
+// cuts says whether a start after a crash cuts what is bad at the log's end so far.
+func (p *partition) cuts() bool { return p.behind(p.End) && p.at >= p.first }
+
+// bad adds the finding that nothing can be read at a position of segment i, as the start that comes upon it will take it. It
+// may refuse: what no checksum covers may be what is wrong below the recovery point.
+func (p *partition) bad(i int, pos int64, o batch.Offset, format string, args ...any) error {
+	if p.refused = p.refused || p.over; p.cuts() && !p.refused {
+		return p.addCut(i, pos, o, format, args...)
+	}
+	p.add(p.path(segmentName(p.bases[i], ".log")), pos, o, false, format, args...)
+	p.holes = true // nothing more is known of producers
+	return nil
+}
+
 func (p *partition) all() error {
 	if p.has[partitionMetadata] {
 		if _, err := readTopicID(p.fs, p.Dir); err != nil {
@@ -193,7 +215,13 @@ func (p *partition) all() error {
 		}
 		return nil
 	}
-	p.Segments = len(p.bases)
+	if p.Segments = len(p.bases); !p.o.Clean && (p.known || !p.has[epoch.FileName]) {
+		for i, base := range p.bases {
+			if base <= max(p.o.RecoveryPoint, 0) {
+				p.first = i
+			}
+		}
+	}
 	p.End, p.Start = p.bases[0], max(p.bases[0], p.o.LogStart)
 	if err := p.loadProducers(); err != nil {
 		return err
@@ -312,16 +340,27 @@ func (p *partition) segment(i int) (whole bool, err error) {
 	base := p.bases[i]
 	path := p.path(segmentName(base, ".log"))
 	if i > 0 {
-		switch {
-		case base < p.End && !p.behind(p.End):
-			p.add(path, -1, base, false, "begins at offset %d, the segment before it ends at %d", base, p.End)
-		case base < p.End, base > p.End && p.behind(p.End) && base-p.End <= 1<<31-1:
-			return false, p.addCut(i, -1, base, "begins at offset %d, the segment before it ends at %d", base, p.End)
-		case base > p.End:
+		point := p.o.RecoveryPoint
+		switch joint := "begins at offset %d, the segment before it ends at %d"; {
+		case base == p.End:
+		case p.o.Clean || i <= p.first:
+			// A start does not look at how they fit.
+			if base < p.End {
+				p.add(path, -1, base, false, joint, base, p.End)
+			} else {
+				p.holes = true
+			}
+			if !p.o.Clean {
+				p.End = base
+			}
+		case base > p.End && (p.End < point || base-p.End > 1<<31-1):
 			p.holes = true
+		default:
+			return false, p.bad(i, -1, base, joint, base, p.End)
 		}
 		p.End = max(p.End, base)
 	}
+	p.at, p.over = i, false
 	x, err := p.openIndexes(i)
 	if err != nil {
 		return false, err
@@ -331,19 +370,14 @@ func (p *partition) segment(i int) (whole bool, err error) {
 	if err != nil && !errors.As(err, &b) {
 		return false, err
 	}
-	switch {
-	case b == nil:
-	case p.behind(p.End):
-		if err := p.addCut(i, b.pos, p.End, "%s", b.why); err != nil {
+	if b != nil {
+		if err := p.bad(i, b.pos, p.End, "%s", b.why); err != nil {
 			return false, err
 		}
-	default:
-		p.add(path, b.pos, p.End, false, "%s", b.why)
-		p.holes = true // nothing more is known of producers
 	}
 	p.Bytes += x.size
 	x.finish(b != nil)
-	return b == nil, nil
+	return b == nil || i < p.first, nil // a start goes on behind what it does not read
 }
 
 func (p *partition) batch(x *indexes, fr frame, bad error) error {
@@ -353,8 +387,12 @@ func (p *partition) batch(x *indexes, fr frame, bad error) error {
 		return &broken{fr.pos, fmt.Sprintf("a batch of offsets %d to %d behind offset %d", h.BaseOffset, h.LastOffset(), p.End-1)}
 	case h.LastOffset()-x.base > 1<<31-1:
 		return &broken{fr.pos, fmt.Sprintf("offset %d is too far from the segment's %d", h.LastOffset(), x.base)}
-	case bad != nil && p.behind(p.End):
+	case bad != nil && p.cuts():
 		return &broken{fr.pos, bad.Error()}
+	}
+	if point := p.o.RecoveryPoint; !p.o.Clean && p.at >= p.first && p.End < point {
+		p.over = p.over || bad == nil && h.BaseOffset > point
+		p.refused = p.refused || bad != nil && h.NextOffset() > point
 	}
 	if h.BaseOffset > p.End {
 		p.holes = true
