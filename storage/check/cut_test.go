@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"hash/crc32"
 	"maps"
 	"slices"
 	"strings"
@@ -130,4 +131,42 @@ func TestCutCountsRecords(t *testing.T) {
 		}
 	}
 	t.Errorf("no finding says %s: %v", want, r.All())
+}
+
+// TestBadRecordsWithTheRightChecksum: a start compares checksums. It leaves a batch whose records cannot be read but for that,
+// and cuts at a transaction marker that is none. The checker says no other.
+func TestBadRecordsWithTheRightChecksum(t *testing.T) {
+	k := leftByKill(t)
+	seen := map[bool]int{}
+	for _, name := range slices.Sorted(maps.Keys(k.at)) {
+		for i, p := range k.at[name] {
+			h, err := batch.ParseHeader(k.files[name][p.pos:])
+			if err != nil {
+				t.Fatal(err)
+			}
+			control := h.Attributes.Control()
+			if p.offset < k.point || h.Attributes.Codec() != 0 || k.behind(p) == 0 || seen[control] > 3 {
+				continue
+			}
+			seen[control]++
+			fs := k.spoilt("", 0, 0)
+			b := bytes.Clone(k.files[name])
+			b[p.pos+batch.HeaderSize] ^= 0x04 // the length of its first record
+			one := b[p.pos:][:p.size]
+			binary.BigEndian.PutUint32(one[17:], crc32.Checksum(one[21:], crc32.MakeTable(crc32.Castagnoli)))
+			fs.Put(name, b)
+			r := report(t, fs)
+			s, err := k.start(fs, "t")
+			gone := k.bytes - size(fs)
+			if control && (err != nil || s.bytes == k.bytes) { // who reads such records is told, and that is no start
+				t.Fatalf("batch %d of %s, control %v: the start comes to %v", i, name, control, err)
+			}
+			if r.Sound() || r.Cut().Bytes != gone || control != (gone > 0) {
+				t.Errorf("batch %d of %s, control %v: %d bytes are cut, the checker says %v", i, name, control, gone, r.All())
+			}
+		}
+	}
+	if seen[true] == 0 || seen[false] == 0 {
+		t.Errorf("seen: %v", seen)
+	}
 }

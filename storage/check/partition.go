@@ -382,6 +382,11 @@ func (p *partition) segment(i int) (whole bool, err error) {
 
 func (p *partition) batch(x *indexes, fr frame, bad error) error {
 	h, path := fr.h, p.path(segmentName(x.base, ".log"))
+	if bad == nil && h.Attributes.Control() && fr.bytes != nil {
+		if _, _, err := batch.ParseMarker(fr.bytes); err != nil {
+			bad = fmt.Errorf("control record: %w", err) // a start takes it for a wrong checksum
+		}
+	}
 	switch {
 	case h.BaseOffset < p.End:
 		return &broken{fr.pos, fmt.Sprintf("a batch of offsets %d to %d behind offset %d", h.BaseOffset, h.LastOffset(), p.End-1)}
@@ -412,7 +417,7 @@ func (p *partition) batch(x *indexes, fr frame, bad error) error {
 	if fr.bytes != nil && !p.o.Shallow {
 		n, err := checkRecords(fr, &p.scratch)
 		if err != nil {
-			p.add(path, fr.pos, h.BaseOffset, p.behind(h.BaseOffset), "%v", err)
+			p.add(path, fr.pos, h.BaseOffset, false, "%v", err) // a start looks at the checksum only
 		}
 		p.Records += int64(n)
 	} else {
@@ -442,10 +447,7 @@ func (p *partition) producer(x *indexes, fr frame) error {
 	}
 	var m *batch.Marker
 	if fr.h.Attributes.Control() && fr.bytes != nil {
-		marker, ok, err := batch.ParseMarker(fr.bytes)
-		if err != nil {
-			p.add(p.path(segmentName(x.base, ".log")), fr.pos, fr.h.BaseOffset, p.behind(fr.h.BaseOffset), "control record: %v", err)
-		} else if ok {
+		if marker, ok, err := batch.ParseMarker(fr.bytes); err == nil && ok {
 			m = &marker
 		}
 	}
