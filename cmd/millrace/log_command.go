@@ -80,7 +80,8 @@ func (p *program) logCommand() *cobra.Command {
 			"everything else there: checksums, records, indexes, producer snapshots, leader\n" +
 			"epochs, checkpoints. Each finding names file, position, offset and reason.\n\n" +
 			"A directory without partitions is called empty, not sound: it may have taken the\n" +
-			"place of another one.\n\n" +
+			"place of another one. Of a partition's directory alone it is not known how far it\n" +
+			"was flushed: everything in it has to be right, and a torn tail is not sound.\n\n" +
 			"The exit code is 0 if the next start loses nothing that was flushed to disk or\n" +
 			"can be read, 1 otherwise. What was not flushed when a broker did not stop in\n" +
 			"order may be torn. The next start cuts the log at the first batch that is not\n" +
