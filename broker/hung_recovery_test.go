@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -216,5 +217,47 @@ func TestAReplicaIsDeletedWhileItIsRecovered(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		b.stop(errTestOver)
+	})
+}
+
+// A move of a partition that was deleted, whose turn comes while the log of the next one of its name is recovered, leaves
+// that to be deleted by whoever recovers it.
+func TestAMoveThatIsOverLeavesTheNameAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, disk, f, on := recovering(t)
+		goOn := sync.OnceFunc(func() { close(on) })
+		defer func() {
+			goOn()
+			b.stop(errTestOver)
+		}()
+		other, _ := standing(t)
+		see(other, registered(1, 10, other.incarnation), topicOf("t", otherTopic), partitionOf(otherTopic, 1, 1, 1, []int32{1}, 1))
+		gone := other.replicas.get(otherTopic, 0)
+		gone.Close()
+		b.background(b.moveReplicas)
+		b.moves.add(&moving{part: gone, resumes: true})
+		synctest.Wait()
+		if !b.recoveries.under(storage.Name{Topic: "t"}) {
+			t.Fatal("the name is free while a log of it is recovered")
+		}
+		remove := records.NewRemoveTopicRecord()
+		remove.TopicId = someTopic
+		f.give(b, remove)
+		synctest.Wait()
+		if b.applied().TopicByName("t") != nil {
+			t.Error("an image waits for what is recovered")
+		}
+		b.moves.add(&moving{part: gone, resumes: true})
+		synctest.Wait()
+		goOn()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		disk.Hold(nil)
+		if _, err := disk.Stat("/data/t-0"); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("its directory: %v", err)
+		}
+		if m, wait := b.moves.next(b.now()); m != nil || wait != 0 {
+			t.Errorf("%+v is still to be gone on with", m)
+		}
 	})
 }

@@ -95,10 +95,12 @@ func (r *replicas) openLacking(ctx context.Context) (until context.Context, stop
 	free := slices.IndexFunc(keys, func(k replicaKey) bool {
 		return !r.b.recoveries.under(storage.Name{Topic: r.b.applied().TopicByID(k.topic).Name, Partition: k.index})
 	})
-	if free < 0 {
+	if free >= 0 {
+		l.opening = r.beside(ctx, keys[free])
+	}
+	if l.opening == nil {
 		return context.WithTimeout(ctx, firstPause)
 	}
-	l.opening = r.beside(ctx, keys[free])
 	return l.opening.until, func() {}
 }
 
@@ -112,7 +114,7 @@ func (r *replicas) lackingKeys() []replicaKey {
 	return list
 }
 
-// beside opens a log, so that the store has it ready.
+// beside opens a log, so that the store has it ready; nil: the mover has just begun to open one of its name.
 func (r *replicas) beside(ctx context.Context, k replicaKey) *opening {
 	b := r.b
 	img := b.applied()
@@ -120,7 +122,9 @@ func (r *replicas) beside(ctx context.Context, k replicaKey) *opening {
 	at, c := b.where(img, t.Partition(k.index)), partition.LogConfig(b.topicConfig(img, t.Name))
 	o := &opening{key: k, done: make(chan struct{})}
 	n := storage.Name{Topic: t.Name, Partition: k.index}
-	b.recoveries.begin(n)
+	if !b.recoveries.begin(n) {
+		return nil
+	}
 	var end context.CancelFunc
 	o.until, end = context.WithCancel(ctx)
 	b.background(func(context.Context) {

@@ -74,11 +74,16 @@ func (s *moves) redirected(part *partition.Partition) (to string, off bool) {
 // resume opens, beside the mover, what an earlier life has left of a move.
 func (b *Broker) resume(m *moving) {
 	s, part := &b.moves, m.part
-	if !s.of(m, func() { m.opening, s.opening = true, true }) {
+	n := storage.Name{Topic: part.Topic(), Partition: part.Index()}
+	if !b.recoveries.begin(n) {
+		// The partition was deleted, and what is being opened is the next of its name.
+		s.of(m, func() { m.after = b.now().Add(moveRetry) })
 		return
 	}
-	n := storage.Name{Topic: part.Topic(), Partition: part.Index()}
-	b.recoveries.begin(n)
+	if !s.of(m, func() { m.opening, s.opening = true, true }) {
+		b.recovered(n)
+		return
+	}
 	b.background(func(context.Context) {
 		var err error
 		// One that is deleted from now on is so by recovered; of one that was before, nothing is to be opened.

@@ -19,11 +19,16 @@ type recoveries struct {
 	all map[storage.Name]bool // whether it is forsaken
 }
 
-// begin takes note that the log of a partition is being opened.
-func (r *recoveries) begin(n storage.Name) {
+// begin takes note that the log of a partition is being opened, unless another of its
+// name is.
+func (r *recoveries) begin(n storage.Name) (begun bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if _, under := r.all[n]; under {
+		return false
+	}
 	r.all[n] = false
+	return true
 }
 
 // under says whether a log of that name is being opened.
