@@ -373,7 +373,7 @@ func (s *Servers) revive(r *running) {
 	r.fell = false
 	if r.report.Falls++; r.report.Falls > mostFalls {
 		r.broken = true
-		r.report.Errors = append(r.report.Errors, fmt.Errorf("Kafka has ended by itself %d times", r.report.Falls))
+		r.report.Errors = append(r.report.Errors, fmt.Errorf("the peer has ended by itself %d times", r.report.Falls))
 		return
 	}
 	r.Log("Kafka has ended by itself; both servers are started again, and what was played then is played again")
@@ -415,7 +415,7 @@ func (r *running) lost(seed uint64) {
 	r.fell, r.void = true, append(r.void, seed)
 }
 
-var errFallen = errors.New("Kafka has ended by itself")
+var errFallen = errors.New("the peer has ended by itself")
 
 // together plays sequences that restart the servers, all at once: each restart
 // comes when all have arrived at it.
