@@ -64,9 +64,11 @@ func (p *process) used() time.Duration {
 	return p.past + time.Duration(ticks)*10*time.Millisecond
 }
 
-// startOffsets is how often both servers write down where logs start: a kill -9
-// waits for that, as Kafka forgets what it has not written yet.
-const startOffsets = 300 * time.Millisecond
+// checkpoints is how often both servers write down where logs start, and from where on
+// they are to be read again: a kill -9 waits for that. Kafka forgets a start that it has
+// not written yet, and what it knows of a producer after a cleaning depends on how much
+// it has read again.
+const checkpoints = 300 * time.Millisecond
 
 // restartAll ends servers and starts them again.
 func restartAll(how Restart, all ...restartable) error {
@@ -75,7 +77,7 @@ func restartAll(how Restart, all ...restartable) error {
 		beside = tidying
 	}
 	if how.Kill {
-		time.Sleep(3 * startOffsets)
+		time.Sleep(3 * checkpoints)
 	}
 	each := func(do func(restartable) error) error {
 		errs := make([]error, len(all))
@@ -241,15 +243,17 @@ func port(addr string) int {
 	return n
 }
 
-// startsAreKept waits until where logs start has been written down once more, from
-// begin to end: Kafka does that from time to time, and a busy machine takes longer.
-func (k *apacheKafka) startsAreKept() {
-	writes, last := 0, time.Now()
-	for begun := last; writes < 2 && time.Since(begun) < 30*time.Second; time.Sleep(startOffsets / 10) {
-		files, _ := filepath.Glob(filepath.Join(k.options.Dir, "*", "log-start-offset-checkpoint"))
-		for _, f := range files {
-			if at, err := os.Stat(f); err == nil && at.ModTime().After(last) {
-				writes, last = writes+1, at.ModTime()
+// checkpointsAreKept waits until they have been written down once more, from begin to
+// end: Kafka does that from time to time, and a busy machine takes longer.
+func (k *apacheKafka) checkpointsAreKept() {
+	for _, name := range []string{"log-start-offset-checkpoint", "recovery-point-offset-checkpoint"} {
+		writes, last := 0, time.Now()
+		for begun := last; writes < 2 && time.Since(begun) < 30*time.Second; time.Sleep(checkpoints / 10) {
+			files, _ := filepath.Glob(filepath.Join(k.options.Dir, "*", name))
+			for _, f := range files {
+				if at, err := os.Stat(f); err == nil && at.ModTime().After(last) {
+					writes, last = writes+1, at.ModTime()
+				}
 			}
 		}
 	}
@@ -270,7 +274,7 @@ func (k *apacheKafka) fallen() bool {
 func (k *apacheKafka) end(kill bool) error {
 	k.followed(0)
 	if kill && !k.server.Ended() {
-		k.startsAreKept()
+		k.checkpointsAreKept()
 		k.server.Kill()
 	} else if !kill {
 		k.server.Stop()
