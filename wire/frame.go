@@ -47,6 +47,8 @@ type frameReader struct {
 	try func(p []byte) (int, error)
 	// waiting says how much can be read at once; nil: src does not tell.
 	waiting func() int
+	// several is told when several requests were there at once; nil: src does not mind.
+	several func()
 	// grow is asked before a large frame takes more memory, and told when it takes
 	// less; n is all of it.
 	grow    func(n int) error

@@ -292,7 +292,7 @@ func (s *Server) accept(ctx context.Context, ln *listener, from net.Listener, nc
 	c.Conn = Conn{Listener: ln.name, Local: addrPort(nc.LocalAddr()), Remote: addrPort(nc.RemoteAddr()), Principal: Anonymous}
 	c.in = frameReader{src: nc, max: int(s.options.MaxRequestBytes), poison: s.options.PoisonBuffers, progress: c.received, grow: c.grow, shelves: s.shelves}
 	if r := newSocketReader(nc); r != nil {
-		c.in.src, c.in.first, c.in.try, c.in.waiting = r, r.first, r.try, r.waiting
+		c.in.src, c.in.first, c.in.try, c.in.waiting, c.in.several = r, r.first, r.try, r.waiting, r.cameTogether
 	}
 	c.out = output{nc: nc, progress: c.taken, counters: &s.counters, disk: s.disk}
 	c.Conn.ctx, c.cancelConn = context.WithCancelCause(context.Background())

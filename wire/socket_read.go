@@ -25,6 +25,8 @@ type socketReader struct {
 	buf   *buffer
 	n     int
 	err   error
+
+	looker
 }
 
 // newSocketReader returns nil for what is not a plain TCP connection.
@@ -95,8 +97,12 @@ func (r *socketReader) run(fd uintptr) bool {
 		p = b.b
 	}
 	p = p[:min(len(p), directStep)]
+	r.woken()
 	for {
 		n, err := sysRead(int(fd), p)
+		if err == syscall.EAGAIN && !r.now && r.may() {
+			n, err = r.again(int(fd), p)
+		}
 		switch {
 		case n > 0:
 			r.buf, r.n = b, n
@@ -109,6 +115,9 @@ func (r *socketReader) run(fd uintptr) bool {
 		case nil:
 			r.err = io.EOF
 		case syscall.EAGAIN:
+			if !r.now {
+				r.parks()
+			}
 			return r.now
 		default:
 			r.err = os.NewSyscallError("read", err)

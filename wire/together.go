@@ -59,6 +59,9 @@ func (c *connection) handleArrived() error {
 		return nil
 	}
 	c.arrived, c.charge = nil, charge{}
+	if len(g.arrived) > 1 && c.in.several != nil {
+		c.in.several()
+	}
 	defer func() {
 		c.charge = current
 		for i := range g.arrived {
