@@ -41,8 +41,17 @@ type LogUse struct {
 
 // Describe looks at all data directories, in their order, and at those open logs that are wanted.
 func (s *Store) Describe(wanted func(Name) bool) []DirectoryUse {
+	for tries := 2; ; tries-- {
+		if out, changed := s.describe(wanted); !changed || tries == 0 {
+			return out
+		}
+	}
+}
+
+// describe is Describe at one moment; changed says that a partition has got another log meanwhile, which is not there.
+func (s *Store) describe(wanted func(Name) bool) (out []DirectoryUse, changed bool) {
 	logs := s.openLogs()
-	out := make([]DirectoryUse, len(s.dirs))
+	out = make([]DirectoryUse, len(s.dirs))
 	for i, d := range s.dirs {
 		u := &out[i]
 		u.Path, u.ID, u.Total, u.Usable = d.absolute(), d.id, -1, -1
@@ -66,7 +75,8 @@ func (s *Store) Describe(wanted func(Name) bool) []DirectoryUse {
 				continue
 			}
 			v := l.View()
-			if v.Closed() {
+			if v.Closed() && !s.has(k, l) {
+				changed = changed || s.entryOf(k) != nil
 				continue // deleted in the meantime
 			}
 			use := LogUse{Name: name, Size: v.Bytes(), Lag: max(int64(v.HighWatermark()-v.LogEnd()), 0)}
@@ -79,7 +89,17 @@ func (s *Store) Describe(wanted func(Name) bool) []DirectoryUse {
 			return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 		})
 	}
-	return out
+	return out, changed
+}
+
+// has says whether a log is a partition's, or on its way to be: also one that is closed while another takes its place.
+func (s *Store) has(k partitionKey, l *log.Log) bool {
+	e := s.entryOf(k)
+	if e == nil {
+		return false
+	}
+	x := e.look()
+	return x.log == l || x.future != nil && x.future.log == l
 }
 
 // currentOf is the log whose place a log is to take; nil: it is on no way.

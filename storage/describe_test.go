@@ -51,3 +51,46 @@ func TestNobodyWaitsForALogOnItsWayToBeOpen(t *testing.T) {
 		t.Errorf("the log start that is stored is %d", o)
 	}
 }
+
+// While a log takes another's place the partition is described as lying somewhere, at every moment.
+func TestAPartitionIsDescribedWhileLogsAreExchanged(t *testing.T) {
+	h := newHouse(t, "/a", "/b")
+	h.add(h.log("t", 1, 0), 10)
+	f, err := h.s.BeginMove("t", [16]byte{1}, 0, "/b")
+	h.ok(err)
+	h.ok(copyTo(f, h.log("t", 1, 0)))
+	size := h.log("t", 1, 0).View().Bytes()
+	looks := 0
+	h.fs.Hold(func(op, name string) {
+		if op != "open" {
+			return
+		}
+		looks++
+		here := 0
+		for _, d := range h.s.Describe(func(Name) bool { return true }) {
+			for _, l := range d.Logs {
+				if !l.Future {
+					here++
+				}
+				if l.Size != size {
+					t.Errorf("at %s: %d bytes in %s, want %d", name, l.Size, d.Path, size)
+				}
+			}
+		}
+		if here != 1 {
+			t.Errorf("at %s: it lies in %d directories", name, here)
+		}
+	})
+	_, _, err = h.s.FinishMove("t", [16]byte{1}, 0)
+	h.ok(err)
+	h.fs.Hold(nil)
+	if looks <= putBy {
+		t.Errorf("%d looks", looks)
+	}
+	h.ok(h.s.Delete("t", 0))
+	for _, d := range h.s.Describe(func(Name) bool { return true }) {
+		if len(d.Logs) > 0 {
+			t.Errorf("deleted, and described in %s", d.Path)
+		}
+	}
+}
