@@ -68,7 +68,8 @@ const firstAppends = 64
 
 // judge makes the answer for everything that is not appended, and finds out what is.
 func (r *produceRun) judge(c *call) {
-	w := waitOf(c)
+	w := c.wait
+	w.resp.Version = c.Version
 	r.waits = append(r.waits, w)
 	req, resp := w.req, &w.resp
 	refused, why := refusesRequest(c, req)

@@ -110,7 +110,7 @@ type call struct {
 	b     *Broker
 	// padding is the size of what the answer says again, or of what is not there.
 	padding int
-	// wait is what a Produce that was decoded together with others is made of; else nil.
+	// wait is what a Produce is made of; nil for all else.
 	wait *produceWait
 }
 

@@ -41,7 +41,9 @@ func TestProduceOfNothingMakesNoRoom(t *testing.T) {
 		r := &wire.Request{Version: 9, Body: req.AppendTo(nil), Conn: &wire.Conn{}}
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		reply := dispatcher{b}.Handle(context.Background(), r)
+		replies := make([]wire.Reply, 1)
+		dispatcher{b}.HandleTogether(context.Background(), []*wire.Request{r}, replies)
+		reply := replies[0]
 		runtime.ReadMemStats(&after)
 		if took := (after.TotalAlloc - before.TotalAlloc) / rows; took > c.most || reply.Body.Len() < 10*rows {
 			t.Errorf("%s: a row of %d bytes took %d, the answer %d", c.name, len(r.Body)/rows, took, reply.Body.Len()/rows)

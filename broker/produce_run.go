@@ -204,16 +204,6 @@ func (w *produceWait) free() {
 	produceWaitPool.Put(w)
 }
 
-// waitOf is what the answer to a Produce is made in.
-func waitOf(c *call) *produceWait {
-	w := c.wait
-	if w == nil {
-		w = &produceWait{c: c, req: c.msg.(*kmsg.ProduceRequest)}
-	}
-	w.resp.Version = c.Version
-	return w
-}
-
 // waits registers what has to wait, and says whether anything has.
 func (w *produceWait) waits(acks int16) bool {
 	pending := false

@@ -210,7 +210,9 @@ func TestAHurriedProduceHasTimedOut(t *testing.T) {
 	req := kmsg.NewPtrProduceRequest()
 	req.Acks, req.TimeoutMillis, req.Version = -1, math.MaxInt32, 9
 	req.Topics = []kmsg.ProduceRequestTopic{{Topic: "t", Partitions: []kmsg.ProduceRequestTopicPartition{{Records: oneRecord(t)}}}}
-	waiting := dispatcher{b}.Handle(t.Context(), &wire.Request{Version: 9, Body: req.AppendTo(nil), Conn: &wire.Conn{}}).Pending
+	replies := make([]wire.Reply, 1)
+	dispatcher{b}.HandleTogether(t.Context(), []*wire.Request{{Version: 9, Body: req.AppendTo(nil), Conn: &wire.Conn{}}}, replies)
+	waiting := replies[0].Pending
 	waiting.(interface{ Hurry() }).Hurry()
 	<-waiting.Done()
 	resp := kmsg.NewPtrProduceResponse()
