@@ -33,13 +33,14 @@ type LogUse struct {
 	// Size is how many bytes its segments hold: indexes and what waits to be removed do not count, as in Kafka.
 	Size int64
 	// Lag is by how much the log end is behind the high watermark; of a log that is on its way, behind the log end of the
-	// one whose place it is to take.
+	// one whose place it is to take; of such a one that an earlier life has left and that is not open yet, at most.
 	Lag int64
 	// Future: the log is on its way here.
 	Future bool
 }
 
-// Describe looks at all data directories, in their order, and at those open logs that are wanted.
+// Describe looks at all data directories, in their order, and at those logs that are wanted: the open ones, and those on
+// their way that the start has found. Who does not see one of these could take that for the end of its move.
 func (s *Store) Describe(wanted func(Name) bool) []DirectoryUse {
 	for tries := 2; ; tries-- {
 		if out, changed := s.describe(wanted); !changed || tries == 0 {
@@ -50,6 +51,7 @@ func (s *Store) Describe(wanted func(Name) bool) []DirectoryUse {
 
 // describe is Describe at one moment; changed says that a partition has got another log meanwhile, which is not there.
 func (s *Store) describe(wanted func(Name) bool) (out []DirectoryUse, changed bool) {
+	left := s.left(wanted) // first: what is opened from now on is among the open ones
 	logs := s.openLogs()
 	out = make([]DirectoryUse, len(s.dirs))
 	for i, d := range s.dirs {
@@ -85,11 +87,52 @@ func (s *Store) describe(wanted func(Name) bool) (out []DirectoryUse, changed bo
 			}
 			u.Logs = append(u.Logs, use)
 		}
+		for k, name := range left[d] {
+			e := s.entryOf(k)
+			if logs[d][k] != nil || e == nil {
+				continue
+			}
+			if x := e.look(); x.log != nil {
+				u.Logs = append(u.Logs, s.describeLeft(d, k, name, x.log))
+			}
+		}
 		slices.SortFunc(u.Logs, func(a, b LogUse) int {
 			return cmp.Or(cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 		})
 	}
 	return out, changed
+}
+
+// left lists the logs on their way that the start found and that are not open, by directory, with their names.
+func (s *Store) left(wanted func(Name) bool) map[*directory]map[partitionKey]string {
+	out := map[*directory]map[partitionKey]string{}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, d := range s.dirs {
+		for k, name := range d.futures {
+			if e := s.logs[k]; e == nil || e.dir == d || !wanted(Name{Topic: k.topic, Partition: k.partition}) {
+				continue // of nobody, or where the log is: it goes
+			}
+			if out[d] == nil {
+				out[d] = map[partitionKey]string{}
+			}
+			out[d][k] = name
+		}
+	}
+	return out
+}
+
+// describeLeft tells of a log on its way that is not open what can be told without opening it.
+func (s *Store) describeLeft(d *directory, k partitionKey, name string, current *log.Log) LogUse {
+	size, reaches, err := log.Unopened(s.fs, d.path+"/"+name)
+	if err != nil {
+		s.logger.Warn("a log on its way to another directory cannot be looked at", zap.String("dir", d.path+"/"+name), zap.Error(err))
+	}
+	reaches = max(reaches, d.stored(recoveryPoints, k))
+	return LogUse{
+		Name: Name{Topic: k.topic, Partition: k.partition}, Size: size, Future: true,
+		Lag: max(int64(current.View().LogEnd()-reaches), 0),
+	}
 }
 
 // has says whether a log is a partition's, or on its way to be: also one that is closed while another takes its place.

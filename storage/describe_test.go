@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -91,6 +92,54 @@ func TestAPartitionIsDescribedWhileLogsAreExchanged(t *testing.T) {
 	for _, d := range h.s.Describe(func(Name) bool { return true }) {
 		if len(d.Logs) > 0 {
 			t.Errorf("deleted, and described in %s", d.Path)
+		}
+	}
+}
+
+// A log on its way that the start has found, and that is not open yet, is described as what it is, and once.
+func TestALogLeftOnItsWayIsDescribed(t *testing.T) {
+	for _, clean := range []bool{true, false} {
+		h := newHouse(t, "/a", "/b")
+		h.add(h.log("t", 1, 0), 10)
+		f, err := h.s.BeginMove("t", [16]byte{1}, 0, "/b")
+		h.ok(err)
+		h.ok(copyTo(f, h.log("t", 1, 0)))
+		size := f.View().Bytes()
+		h.add(h.log("t", 1, 0), 5)
+		if clean {
+			h.ok(h.s.Close(true))
+		} else {
+			h.fs.Kill()
+		}
+		h.open()
+		described := func() (out []LogUse) {
+			d := h.s.Describe(func(n Name) bool { return n.Topic == "t" })
+			if len(h.s.Describe(func(Name) bool { return false })[1].Logs) > 0 {
+				t.Error("what is not wanted is described")
+			}
+			return d[1].Logs
+		}
+		if got := described(); len(got) != 0 {
+			t.Errorf("of a partition that nobody has asked for: %v", got)
+		}
+		h.log("t", 1, 0)
+		lag := int64(15) // after a kill, where it ends is not known
+		if clean {
+			lag = 5
+		}
+		want := []LogUse{{Name: Name{Topic: "t"}, Size: size, Lag: lag, Future: true}}
+		if got := described(); !slices.Equal(got, want) {
+			t.Errorf("clean %v, before it is open: %v, want %v", clean, got, want)
+		}
+		_, err = h.s.ResumeMove("t", [16]byte{1}, 0)
+		h.ok(err)
+		want[0].Lag = 5
+		if got := described(); !slices.Equal(got, want) {
+			t.Errorf("clean %v, open: %v, want %v", clean, got, want)
+		}
+		h.ok(h.s.CancelMove("t", 0))
+		if got := described(); len(got) != 0 {
+			t.Errorf("clean %v, given up: %v", clean, got)
 		}
 	}
 }

@@ -203,6 +203,11 @@ func TestMoveRate(t *testing.T) {
 		n.Start()
 		c = n.Client()
 		var resumed int
+		got = places(t, n, c, "t") // at once, when what was copied may not be open yet
+		if _, err := fmt.Sscanf(got, "0/a 0/c+%d", &resumed); err != nil || resumed < 20 || resumed > 40 {
+			t.Fatalf("at the next start: %s", got)
+		}
+		time.Sleep(time.Second)
 		got = places(t, n, c, "t")
 		if _, err := fmt.Sscanf(got, "0/a 0/c+%d", &resumed); err != nil || resumed > lag {
 			t.Fatalf("after the next start: %s, the lag was %d", got, lag)
