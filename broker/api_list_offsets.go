@@ -55,6 +55,10 @@ func (b *Broker) listOffsets(c *call, req *kmsg.ListOffsetsRequest) *kmsg.ListOf
 	}
 	rows := map[string]int{}
 	for _, rt := range req.Topics {
+		allowed := c.allowed(auth.Describe, auth.Topic, rt.Topic)
+		if len(rt.Partitions) == 0 && allowed && c.Version > 0 {
+			continue // answers are gathered by partition
+		}
 		row, again := rows[rt.Topic]
 		if !again || c.Version == 0 {
 			row = len(resp.Topics)
@@ -62,7 +66,6 @@ func (b *Broker) listOffsets(c *call, req *kmsg.ListOffsetsRequest) *kmsg.ListOf
 			resp.Topics = append(resp.Topics, kmsg.ListOffsetsResponseTopic{Topic: rt.Topic})
 		}
 		out := &resp.Topics[row]
-		allowed := c.allowed(auth.Describe, auth.Topic, rt.Topic)
 		for _, rp := range rt.Partitions {
 			op := unlisted(rp.Partition, 0)
 			key := asked{rt.Topic, rp.Partition}

@@ -31,17 +31,26 @@ func TestListOffsetsAnswers(t *testing.T) {
 			{"b/0@-9 a/7@-9 a/0@-7", 0, "a/0: 35, a/7: 35, b/0: 35"},
 			{"a/0@-3 a/1@-3", 0, "a/0: 0 at 0, a/1: 0 at -1"},
 			{"a/0@-1 a/0@-1 b/1@-99", 3, "a/0: -1, a/0: -1, b/1: -1"},
+			{"a b/0@-1", 0, "b/0: 3"}, // answers are gathered by partition
+			{"a b/0@-1", 3, "a, b/0: -1"},
 		} {
 			req := kmsg.NewPtrListOffsetsRequest()
 			req.ReplicaID, req.IsolationLevel = -1, q.isolation
 			for p := range strings.FieldsSeq(q.parts) {
-				topic, rest, _ := strings.Cut(p, "/")
+				topic, rest, some := strings.Cut(p, "/")
+				if !some {
+					req.Topics = append(req.Topics, kmsg.ListOffsetsRequestTopic{Topic: topic})
+					continue
+				}
 				rp := kmsg.NewListOffsetsRequestTopicPartition()
 				fmt.Sscanf(rest, "%d@%d", &rp.Partition, &rp.Timestamp)
 				req.Topics = append(req.Topics, kmsg.ListOffsetsRequestTopic{Topic: topic, Partitions: []kmsg.ListOffsetsRequestTopicPartition{rp}})
 			}
 			var got []string
 			for _, rt := range ask[*kmsg.ListOffsetsResponse](t, n, c, req).Topics {
+				if len(rt.Partitions) == 0 {
+					got = append(got, rt.Topic)
+				}
 				for _, p := range rt.Partitions {
 					s := fmt.Sprintf("%s/%d: %d", rt.Topic, p.Partition, p.ErrorCode)
 					if p.ErrorCode == 0 {

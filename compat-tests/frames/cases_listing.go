@@ -145,6 +145,13 @@ func listErrors(s *Side) {
 		s.Ask("twice, apart", s.listing(listed{topic: "a", at: -1}, listed{topic: "no", at: -1}, listed{topic: "a", at: -1}))
 		s.Ask("three times a stranger", s.listing(listed{topic: "no", at: -1}, listed{topic: "no", at: -1}, listed{topic: "no", at: -1}))
 	}
+	hollow := s.listing(listed{topic: "no", at: -1}, listed{topic: "a", at: -1}, listed{topic: "b", at: -1})
+	hollow.Topics[1].Partitions = nil
+	s.Ask("a topic without partitions", hollow)
+	hollow.Topics[0].Partitions, hollow.Topics[2].Partitions = nil, nil
+	s.Ask("topics without partitions", hollow)
+	hollow.IsolationLevel = 7
+	s.Ask("topics without partitions at an isolation level that is none", hollow)
 	for _, replica := range []int32{-2, -3, 0, 1, 7} {
 		for _, t := range []int64{-1, -2, then} {
 			req := s.listing(listed{topic: "a", at: t})

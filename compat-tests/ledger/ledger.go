@@ -112,7 +112,9 @@ type Oracle struct {
 	Commit    string             `json:"commit"`
 	Seeds     []int64            `json:"seeds"` // of each run the first, and the one behind the last
 	Sequences int                `json:"sequences"`
-	Codes     map[string][]int16 `json:"codes"` // error codes seen, by API key
+	Again     int                `json:"again,omitempty"` // sequences that differ in a way that was seen again when one was played alone
+	Once      int                `json:"once,omitempty"`  // sequences that differed in a way that was not
+	Codes     map[string][]int16 `json:"codes"`           // error codes seen, by API key
 }
 
 // key identifies a suite's line.

@@ -183,7 +183,7 @@ func TestPutReplacesLines(t *testing.T) {
 }
 
 func TestOracleSummary(t *testing.T) {
-	summary := `{"commit":"cc","seeds":[1,9],"sequences":9,"apis":{"3":{"0":{"compared":4,"equal":3,"explained":1,"unexplained":0}}},"codes":{"3":[0,3]}}`
+	summary := `{"commit":"cc","seeds":[1,9],"sequences":9,"again":2,"once":1,"apis":{"3":{"0":{"compared":4,"equal":3,"explained":1,"unexplained":0}}},"codes":{"3":[0,3]}}`
 	lines, err := example().FromOracle([]byte(summary))
 	if err != nil {
 		t.Fatal(err)
@@ -202,7 +202,7 @@ func TestOracleSummary(t *testing.T) {
 	if again, err := Parse(both.JSON()); err != nil || again.Old == nil || again.Old.Peer != "3.9.2" {
 		t.Errorf("read again: %v", err)
 	}
-	if page := string(both.markdown()); !strings.Contains(page, "beside Apache Kafka 3.9.2: 9, seeds 1 9, at cc") {
+	if page := string(both.markdown()); !strings.Contains(page, "beside Apache Kafka 3.9.2: 9, seeds 1 9; 2 differ unexplained, 1 did while many were played at once, in ways that were not seen again when they were played alone (three times each), at cc") {
 		t.Errorf("not on the page:\n%s", page)
 	}
 	if both.Add(old) == nil {
@@ -226,7 +226,7 @@ func TestRunsOfSequencesAreAdded(t *testing.T) {
 				{Key: 3, Name: "Metadata", Version: 0, Oracle: &Compared{Compared: 4, Equal: 2, Explained: 1, Unexplained: 1, Why: []string{"w"}, Commit: "bb"}},
 				{Key: 1, Name: "Fetch", Version: 4, Oracle: &Compared{Compared: 1, Equal: 1, Commit: "bb"}},
 			},
-			Oracle: &Oracle{Commit: "bb", Seeds: []int64{from, to}, Sequences: int(to - from), Codes: map[string][]int16{"3": {3, 5}, "1": {0}}},
+			Oracle: &Oracle{Commit: "bb", Seeds: []int64{from, to}, Sequences: int(to - from), Again: 1, Once: 2, Codes: map[string][]int16{"3": {3, 5}, "1": {0}}},
 		}
 	}
 	l := example()
@@ -248,7 +248,7 @@ func TestRunsOfSequencesAreAdded(t *testing.T) {
 		t.Errorf("Fetch version 4: %+v", f)
 	}
 	o := l.Oracle
-	if o.Sequences != 70 || !slices.Equal(o.Seeds, []int64{1, 51, 51, 61, 61, 71}) || !slices.Equal(o.Codes["3"], []int16{0, 3, 5}) || !slices.Equal(o.Codes["1"], []int16{0}) {
+	if o.Sequences != 70 || o.Again != 2 || o.Once != 4 || !slices.Equal(o.Seeds, []int64{1, 51, 51, 61, 61, 71}) || !slices.Equal(o.Codes["3"], []int16{0, 3, 5}) || !slices.Equal(o.Codes["1"], []int16{0}) {
 		t.Errorf("%+v", o)
 	}
 	if again, err := Parse(l.JSON()); err != nil || again.Oracle.Sequences != 70 {

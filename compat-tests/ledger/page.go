@@ -74,10 +74,10 @@ func (l *Ledger) markdown() []byte {
 		}
 	}
 	if l.Oracle != nil {
-		fmt.Fprintf(&b, "\nSequences: %d, seeds %s, at %s.\n", l.Oracle.Sequences, strings.Trim(fmt.Sprint(l.Oracle.Seeds), "[]"), l.Oracle.Commit)
+		fmt.Fprintf(&b, "\nSequences: %s, at %s.\n", l.Oracle.text(), l.Oracle.Commit)
 	}
 	if l.Old != nil {
-		fmt.Fprintf(&b, "\nSequences in versions that it has dropped, beside Apache Kafka %s: %d, seeds %s, at %s.\n", l.Old.Peer, l.Old.Sequences, strings.Trim(fmt.Sprint(l.Old.Seeds), "[]"), l.Old.Commit)
+		fmt.Fprintf(&b, "\nSequences in versions that it has dropped, beside Apache Kafka %s: %s, at %s.\n", l.Old.Peer, l.Old.text(), l.Old.Commit)
 	}
 	if l.Depth != nil {
 		l.Depth.markdown(&b, l.name)
@@ -160,4 +160,13 @@ func (c *Compared) cells() string {
 		return "| | | "
 	}
 	return fmt.Sprintf("%d | %d | %d | %d", c.Compared, c.Equal, c.Explained, c.Unexplained)
+}
+
+// text says how many sequences there were, and what became of them.
+func (o *Oracle) text() string {
+	s := fmt.Sprintf("%d, seeds %s; %d differ unexplained", o.Sequences, strings.Trim(fmt.Sprint(o.Seeds), "[]"), o.Again)
+	if o.Once > 0 {
+		s += fmt.Sprintf(", %d did while many were played at once, in ways that were not seen again when they were played alone (three times each)", o.Once)
+	}
+	return s
 }

@@ -89,6 +89,8 @@ type summary struct {
 	Seeds     []int64                       `json:"seeds"`
 	Sequences int                           `json:"sequences"`
 	APIs      map[int16]map[int16]*Compared `json:"apis"`
+	Again     int                           `json:"again"`
+	Once      int                           `json:"once"`
 	Codes     map[string][]int16            `json:"codes"`
 }
 
@@ -99,7 +101,7 @@ func (l *Ledger) FromOracle(text []byte) (*Ledger, error) {
 	if err := json.Unmarshal(text, &s); err != nil {
 		return nil, fmt.Errorf("read the differential test's summary: %w", err)
 	}
-	lines, run := &Ledger{}, &Oracle{Peer: s.Peer, Commit: s.Commit, Seeds: s.Seeds, Sequences: s.Sequences, Codes: s.Codes}
+	lines, run := &Ledger{}, &Oracle{Peer: s.Peer, Commit: s.Commit, Seeds: s.Seeds, Sequences: s.Sequences, Again: s.Again, Once: s.Once, Codes: s.Codes}
 	if s.Peer == "" {
 		lines.Oracle = run
 	} else {
@@ -146,7 +148,8 @@ func (l *Ledger) Add(lines *Ledger) error {
 			return fmt.Errorf("seeds %d to %d are in the ledger already (%d to %d)", run.Seeds[0], run.Seeds[1], l.Oracle.Seeds[i], l.Oracle.Seeds[i+1])
 		}
 	}
-	sum := &Ledger{Oracle: &Oracle{Commit: run.Commit, Sequences: l.Oracle.Sequences + run.Sequences, Codes: map[string][]int16{},
+	sum := &Ledger{Oracle: &Oracle{Commit: run.Commit, Sequences: l.Oracle.Sequences + run.Sequences,
+		Again: l.Oracle.Again + run.Again, Once: l.Oracle.Once + run.Once, Codes: map[string][]int16{},
 		Seeds: append(slices.Clone(l.Oracle.Seeds), run.Seeds...)}}
 	for _, codes := range []map[string][]int16{l.Oracle.Codes, run.Codes} {
 		for api, seen := range codes {

@@ -31,7 +31,7 @@ func init() {
 	register(&family{
 		name: "malformed", weight: 6, length: 30,
 		open:  func(g *gen) []Step { return g.createTopics([]string{}) },
-		steps: []maker{{10, (*gen).malformed}},
+		steps: []maker{{10, (*gen).malformed}, {4, (*gen).emptied}},
 	})
 }
 
@@ -72,7 +72,7 @@ func (g *gen) describeQuorum() Step {
 	})
 }
 
-// updateFeatures only tries, but for what changes nothing.
+// updateFeatures only tries; in version 0, where a request cannot, it asks for what is refused.
 func (g *gen) updateFeatures() Step {
 	type update struct {
 		feature string
@@ -83,8 +83,12 @@ func (g *gen) updateFeatures() Step {
 	for range oneOf(g.Rand, 1, 1, 2, 0) {
 		list = append(list, update{oneOf(g.Rand, "metadata.version", "metadata.version", "kraft.version", "no.such.feature", ""), oneOf[int16](g.Rand, 0, 1, 7, 32, 33, 34, 99, -1), oneOf[int8](g.Rand, 1, 1, 2, 3, 0, 9)})
 	}
-	down := g.chance(20)
-	return g.askingIn("admin", g.pick().above(1), fmt.Sprintf("update features %v, down %v", list, down), func(s *side) kmsg.Request {
+	down, v := g.chance(20), g.pick().above(1)
+	if g.chance(15) {
+		v = g.pick().below(1)
+		list = []update{{oneOf(g.Rand, "no.such.feature", "", "metadata.version"), 99, 1}, {"no.such.feature", 1, 1}}[g.IntN(2):]
+	}
+	return g.askingIn("admin", v, fmt.Sprintf("update features %v, down %v", list, down), func(s *side) kmsg.Request {
 		req := kmsg.NewPtrUpdateFeaturesRequest()
 		req.TimeoutMillis, req.ValidateOnly = 3000, true
 		for _, u := range list {

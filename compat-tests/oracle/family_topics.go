@@ -2,6 +2,7 @@ package oracle
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -169,6 +170,15 @@ func (g *gen) deleteTopicsOddly() Step {
 	v := g.pick()
 	what := fmt.Sprintf("delete topics %v", list)
 	return Step{Text: what, Do: func(p *Play) {
+		// Which of several topics Kafka takes away first is up to a hash map, and a Fetch that waits for
+		// them is answered with what is there then.
+		list := list
+		if len(list) > 1 && slices.ContainsFunc(p.pending, func(x *exchange) bool {
+			r, ok := x.req[kafkas].(*kmsg.FetchRequest)
+			return ok && len(r.Topics) > 1
+		}) {
+			list = list[:1]
+		}
 		p.ask("admin", v, what, func(s *side) kmsg.Request {
 			req := kmsg.NewPtrDeleteTopicsRequest()
 			req.TimeoutMillis = 5000

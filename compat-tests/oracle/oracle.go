@@ -26,11 +26,14 @@
 //
 // The summary that a run writes, for other programs:
 //
-//	{"commit": "0123abc", "seeds": [1, 1001], "sequences": 1000,
-//	 "apis": {"3": {"12": {"compared": 9, "equal": 9, "explained": 0, "unexplained": 0}}},
+//	{"commit": "0123abc", "seeds": [1, 1001], "sequences": 1000, "again": 0, "once": 2,
+//	 "apis": {"3": {"12": {"compared": 9, "equal": 8, "explained": 1, "unexplained": 0,
+//	                       "why": ["..."]}}},
 //	 "codes": {"3": [0, 3, 17]}}
 //
-// seeds are the first, and the one behind the last; apis are by key and version;
+// seeds are the first, and the one behind the last; again are the sequences that
+// differ in a way that was seen again when one was played alone, once those that
+// differed in a way that was not; apis are by key and version;
 // compared are answers; codes are the error codes that Apache Kafka answered
 // with, by API key. Beside them stands "peer" where dropped versions were compared
 // with an older Kafka.

@@ -120,9 +120,11 @@ func TestDifferences(t *testing.T) {
 		why = append(why, fmt.Sprintf("%6d explained: %s", n, w))
 	}
 	slices.Sort(why)
-	t.Logf("%d sequences, %d requests, %d restarts, %v; %s\n%s", r.Sequences, r.Asked, r.Restarts, time.Since(begun).Round(time.Second), took, strings.Join(why, "\n"))
+	fmt.Print(r.Tally.table())
+	t.Logf("%d sequences, of which %d differ and %d did once and not again, %d requests, %d restarts, %v; %s\n%s", r.Sequences, sequencesOf(r.Findings), sequencesOf(r.Fleeting), r.Asked, r.Restarts, time.Since(begun).Round(time.Second), took, strings.Join(why, "\n"))
 	if path := os.Getenv("MILLRACE_ORACLE_SUMMARY"); path != "" {
 		sum := r.Tally.Summary()
+		sum.Again, sum.Once = sequencesOf(r.Findings), sequencesOf(r.Fleeting)
 		sum.Commit, sum.Seeds, sum.Sequences = commit(), [2]uint64{o.From, o.From + uint64(r.Sequences)}, r.Sequences
 		if s.Old {
 			sum.Peer = kafka.Oldest
@@ -135,6 +137,13 @@ func TestDifferences(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+func sequencesOf(findings []Finding) (n int) {
+	for _, f := range findings {
+		n += len(f.Seeds)
+	}
+	return n
 }
 
 func commit() string {

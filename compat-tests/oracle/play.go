@@ -52,6 +52,8 @@ type Play struct {
 	asked   int
 	// spoil changes a request's bytes on their way; nil: they stay.
 	spoil func([]byte) []byte
+	// empty changes the next requests before they are written; nil: they stay.
+	empty func([2]kmsg.Request)
 	// subscriptions to clients' metrics: nobody asks of them while somebody changes one;
 	// subscribed: this play has changed one.
 	subscriptions *parties
@@ -75,12 +77,12 @@ const patience = 12 * time.Second
 
 // pick is a drawn choice of a version.
 type pick struct {
-	draw     uint32
-	from, to int16 // 0: no limit
+	draw        uint32
+	from, under int16 // 0: no limit
 }
 
 func (p pick) above(v int16) pick { p.from = v; return p }
-func (p pick) below(v int16) pick { p.to = v - 1; return p }
+func (p pick) below(v int16) pick { p.under = v; return p }
 
 // version is the version to ask an API in; false where the two have none in
 // common.
@@ -90,8 +92,8 @@ func (p *Play) version(key int16, v pick) (int16, bool) {
 		return 0, false
 	}
 	from, to := max(r[0], v.from), r[1]
-	if v.to != 0 {
-		to = min(to, v.to)
+	if v.under != 0 {
+		to = min(to, v.under-1)
 	}
 	if kept := keptFrom[key]; p.old && from < kept {
 		to = min(to, kept-1)
@@ -219,6 +221,10 @@ func (p *Play) send(client string, v pick, what string, build func(s *side) kmsg
 		if x.req[i] == nil || reflect.ValueOf(x.req[i]).IsNil() {
 			return nil
 		}
+	}
+	if p.empty != nil {
+		p.empty(x.req)
+		p.empty = nil
 	}
 	version, ok := p.version(x.req[0].Key(), v)
 	if !ok || p.restarts && p.kafka().makesAnew(x.req[kafkas], version) {
@@ -547,22 +553,23 @@ func (p *Play) compare(x *exchange) {
 		return
 	}
 	explained := 0
-	for _, d := range differences {
+	for i := range differences {
+		d := &differences[i]
 		d.Request = normal.Text(x.req[0])
-		for i := range x.out {
-			d.Answers[i] = x.out[i].String()
-			if r := x.out[i].Response; r != nil {
-				d.Answers[i] = normal.Text(r)
+		for j := range x.out {
+			d.Answers[j] = x.out[j].String()
+			if r := x.out[j].Response; r != nil {
+				d.Answers[j] = normal.Text(r)
 			}
 		}
 		if d.Why = p.explain(d.Text); d.Why != "" {
 			explained++
 		}
-		p.differ(d)
+		p.differ(*d)
 	}
 	// What 3.9 answers otherwise, as a partition that is committed twice, it may keep otherwise.
 	p.over = p.over || p.old && explained > 0 && !readsOnly(key)
-	p.tally.count(key, version, len(differences), explained, x.out[1].Response)
+	p.tally.count(key, version, differences, x.out[1].Response)
 }
 
 func (p *Play) differ(d Difference) {

@@ -2,12 +2,16 @@ package oracle
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
-	"millrace/compat-tests/normal"
 	"reflect"
 	"slices"
+	"strings"
+	"text/tabwriter"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"millrace/compat-tests/normal"
 )
 
 // Tally counts what was compared.
@@ -23,22 +27,34 @@ type Count struct {
 	Equal       int `json:"equal"`
 	Explained   int `json:"explained"`
 	Unexplained int `json:"unexplained"`
+	// Why are the explanations of those explained, sorted.
+	Why []string `json:"why,omitempty"`
 }
 
 func newTally() *Tally { return &Tally{apis: map[[2]int16]*Count{}, codes: map[int16]map[int16]bool{}} }
 
-func (t *Tally) count(key, version int16, differences, explained int, resp kmsg.Response) {
+// count takes note of an answer, of what differed in it, and of an answer of Kafka's.
+func (t *Tally) count(key, version int16, differences []Difference, resp kmsg.Response) {
 	c := t.apis[[2]int16{key, version}]
 	if c == nil {
 		c = &Count{}
 		t.apis[[2]int16{key, version}] = c
 	}
+	explained := 0
+	for _, d := range differences {
+		if d.Why != "" {
+			explained++
+			c.because(d.Why)
+		}
+	}
 	c.Compared++
-	switch {
-	case differences == 0:
-		c.Equal++
-	case explained == differences:
-		c.Explained++
+	switch explained {
+	case len(differences):
+		if explained == 0 {
+			c.Equal++
+		} else {
+			c.Explained++
+		}
 	default:
 		c.Unexplained++
 	}
@@ -50,6 +66,12 @@ func (t *Tally) count(key, version int16, differences, explained int, resp kmsg.
 	}
 }
 
+func (c *Count) because(whys ...string) {
+	c.Why = append(c.Why, whys...)
+	slices.Sort(c.Why)
+	c.Why = slices.Compact(c.Why)
+}
+
 func (t *Tally) add(o *Tally) {
 	for k, c := range o.apis {
 		if t.apis[k] == nil {
@@ -59,6 +81,7 @@ func (t *Tally) add(o *Tally) {
 		t.apis[k].Equal += c.Equal
 		t.apis[k].Explained += c.Explained
 		t.apis[k].Unexplained += c.Unexplained
+		t.apis[k].because(c.Why...)
 	}
 	for k, m := range o.codes {
 		if t.codes[k] == nil {
@@ -72,12 +95,16 @@ func (t *Tally) add(o *Tally) {
 // opening for its shape.
 type Summary struct {
 	// Peer is the older Kafka that dropped versions were compared with; "": the newest.
-	Peer      string                     `json:"peer,omitempty"`
-	Commit    string                     `json:"commit"`
-	Seeds     [2]uint64                  `json:"seeds"`
-	Sequences int                        `json:"sequences"`
-	APIs      map[int16]map[int16]*Count `json:"apis"`
-	Codes     map[int16][]int16          `json:"codes"`
+	Peer      string    `json:"peer,omitempty"`
+	Commit    string    `json:"commit"`
+	Seeds     [2]uint64 `json:"seeds"`
+	Sequences int       `json:"sequences"`
+	// Again is how many sequences differ in a way that was seen again when one was played alone, Once how many in a way that
+	// was not.
+	Again int                        `json:"again"`
+	Once  int                        `json:"once"`
+	APIs  map[int16]map[int16]*Count `json:"apis"`
+	Codes map[int16][]int16          `json:"codes"`
 }
 
 // Summary is the tally as others read it.
@@ -99,4 +126,17 @@ func (t *Tally) Summary() Summary {
 func (s Summary) JSON() ([]byte, error) {
 	b, err := json.MarshalIndent(s, "", " ")
 	return append(b, '\n'), err
+}
+
+// table lists what was compared, for a person.
+func (t *Tally) table() string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "API\tversion\tcompared\tequal\texplained\tunexplained")
+	for _, k := range slices.SortedFunc(maps.Keys(t.apis), func(a, b [2]int16) int { return slices.Compare(a[:], b[:]) }) {
+		c := t.apis[k]
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\n", kmsg.NameForKey(k[0]), k[1], c.Compared, c.Equal, c.Explained, c.Unexplained)
+	}
+	w.Flush()
+	return b.String()
 }

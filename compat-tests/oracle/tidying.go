@@ -50,7 +50,7 @@ var holders = []holder{
 
 // hold founds such a group: its one member joins, commits, and may leave.
 func (p *Play) hold(h holder) {
-	p.ask(h.name, pick{from: 2, to: 3}, "found "+h.name, func(s *side) kmsg.Request {
+	p.ask(h.name, pick{from: 2, under: 4}, "found "+h.name, func(s *side) kmsg.Request {
 		r := kmsg.NewPtrJoinGroupRequest()
 		r.Group, r.ProtocolType, r.SessionTimeoutMillis, r.RebalanceTimeoutMillis = s.name(h.name), h.kind, unhurried, unhurried
 		metadata := []byte{}
@@ -66,13 +66,13 @@ func (p *Play) hold(h holder) {
 		r.GroupAssignment = []kmsg.SyncGroupRequestGroupAssignment{{MemberID: m.id, MemberAssignment: []byte("all")}}
 		return r
 	})
-	p.ask(h.name, pick{from: 2, to: 4}, "commit to "+h.name+" for a millisecond", func(s *side) kmsg.Request {
+	p.ask(h.name, pick{from: 2, under: 5}, "commit to "+h.name+" for a millisecond", func(s *side) kmsg.Request {
 		m, r := s.member(h.name), committing(s, h.name, []committed{{topic: fading, offset: 1, epoch: -1, metadata: kmsg.StringPtr("")}})
 		r.Generation, r.MemberID, r.RetentionTimeMillis = m.generation, m.id, 1
 		return r
 	})
 	if h.left {
-		p.ask(h.name, pick{from: 0, to: 2}, "leave "+h.name, func(s *side) kmsg.Request {
+		p.ask(h.name, pick{from: 0, under: 3}, "leave "+h.name, func(s *side) kmsg.Request {
 			r := kmsg.NewPtrLeaveGroupRequest()
 			r.Group, r.MemberID = s.name(h.name), s.member(h.name).id
 			return r
@@ -104,7 +104,7 @@ func (p *Play) held() {
 func (p *Play) fade() {
 	p.makeTopic(pick{}, fading, 1, []string{"retention.ms", "1"})
 	for _, group := range fadingGroups(p.kafka()) {
-		p.ask("committer", pick{from: 2, to: 4}, "commit to "+group+" for a millisecond", func(s *side) kmsg.Request {
+		p.ask("committer", pick{from: 2, under: 5}, "commit to "+group+" for a millisecond", func(s *side) kmsg.Request {
 			r := committing(s, group, []committed{{topic: fading, offset: 1, epoch: -1, metadata: kmsg.StringPtr("")}})
 			r.RetentionTimeMillis = 1
 			return r
