@@ -147,16 +147,19 @@ func franzLatency(rate int) figure {
 	}}
 }
 
+func (r *run) rawLatency(p *peer.Peer, rate int) raw.Latency {
+	return raw.Latency{Addr: p.Addr, Rate: rate, For: r.latencyFor(), Value: 100, Floor: p.Name == peer.Floor}
+}
+
 func rawLatency(rate int) figure {
 	return figure{name: fmt.Sprintf("latency/raw/%d", rate), run: func(r *run, p *peer.Peer) (ms []measure, err error) {
-		o := raw.Latency{Addr: p.Addr, Rate: rate, For: r.latencyFor(), Value: 100, Floor: p.Name == peer.Floor}
-		if o.Floor {
-			took, err := o.Run()
-			return latencies(took), err
+		if p.Name == peer.Floor {
+			return r.echo(p, rate)
 		}
 		err = r.onTopic(p, 1, nil, func(topic string) error {
-			o.Topic = topic
-			took, err := o.Run()
+			load := r.rawLatency(p, rate)
+			load.Topic = topic
+			took, err := load.Run()
 			ms = latencies(took)
 			return err
 		})

@@ -22,7 +22,16 @@ func floors() []figure {
 		took, err := r.sync()
 		return []measure{{"ms for 4 KiB", false, took.Seconds() * 1000}}, err
 	}}
-	return []figure{loopback, datasync}
+	echo := figure{name: "floor/echo", telling: true, without: peers(), run: func(r *run, p *peer.Peer) ([]measure, error) {
+		return r.echo(p, 1000)
+	}}
+	return []figure{loopback, datasync, echo}
+}
+
+// echo is the floor of latency over raw frames: what was sent comes back.
+func (r *run) echo(p *peer.Peer, rate int) ([]measure, error) {
+	took, err := r.rawLatency(p, rate).Run()
+	return latencies(took), err
 }
 
 // ingest is the floor of producing: receive, CRC32C, write, each part of a request

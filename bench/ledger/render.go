@@ -113,7 +113,7 @@ behind is first measured a second time; it counts when it falls behind again.
   themselves, and CPU is over their whole run.
 - **Tail**: readers wait at the end of what one connection produces at a fixed pace; CPU is that of both sides, for each GB delivered.
 - **Latency** is an open loop from the moment when a record was due until its reader has it, acks=all, no linger, one partition, 100-byte values.
-  The floor of raw frames is an echo at the same pace, that of franz-go a relay between the same two clients: it keeps what comes in memory,
+  The floor of raw frames is an echo at the same pace (floor/echo by itself: 1,000 a second), that of franz-go a relay between the same two clients: it keeps what comes in memory,
   checks nothing, and hands it to the reader who waits before it acknowledges it. At 100 records a second a round has too few records for its p99.9 to differ from its slowest.
 - **Start** is from exec in an empty directory; formatting Kafka's directory is not counted. **Memory** is resident memory of a fresh process, mapped files included; what a
   connection costs is counted without them.
