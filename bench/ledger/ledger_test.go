@@ -130,6 +130,9 @@ func TestBook(t *testing.T) {
 	for i := range 7 {
 		samples = append(samples, Sample{"produce/x", "CPU s/GB", false, Own, i, 0.5}, Sample{"produce/x", "CPU s/GB", false, "Kafka", i, 1},
 			Sample{"produce/x", "CPU s/GB", false, "floor", i, 0.4},
+			Sample{"produce/100B/p12/acks=all/c16", "CPU s/GB", false, Own, i, 1.2}, Sample{"produce/100B/p12/acks=all/c16", "CPU s/GB", false, "floor", i, 1},
+			Sample{"fetch/catch-up/100B/p1/c1", "CPU s/GB", false, Own, i, 1}, Sample{"fetch/catch-up/100B/p1/c1", "CPU s/GB", false, "floor", i, 1},
+			Sample{"fetch/catch-up/100B/p12/c16", "CPU s/GB", false, Own, i, 2.2}, Sample{"fetch/catch-up/100B/p12/c16", "CPU s/GB", false, "floor", i, 1},
 			Sample{"start", "ms to the first record", false, Own, i, 20},
 			Sample{"append/16KiB", "MB/s", true, Own, i, 750}, Sample{"append/16KiB", "MB/s", true, "floor", i, 1000},
 			Sample{"append/64KiB", "MB/s", true, Own, i, 990}, Sample{"append/64KiB", "MB/s", true, "floor", i, 1000},
@@ -150,6 +153,9 @@ func TestBook(t *testing.T) {
 	}
 	for _, want := range []string{
 		"| produce: server CPU beside Kafka's | at most 0.300 | 0.500 (produce/x) | 0.400 | **missed**, by the limit too |", "| exec to the first acknowledged record, ms | at most 25.0 | 20.0 (start) |  | met |",
+		"| produce, 256 KiB to twelve partitions: server CPU beside the limit | at most 1.30 | 1.20 (produce/100B/p12/acks=all/c16) |  | met |",
+		"| catch-up fetch, 256 KiB of one partition: server CPU beside the limit | at most 1.10 | 1.00 (fetch/catch-up/100B/p1/c1) |  | met |",
+		"| catch-up fetch, 256 KiB of twelve partitions: server CPU beside the limit | at most 1.10 | 2.20 (fetch/catch-up/100B/p12/c16) |  | **missed** |",
 		"| append path, batches of 16 KiB to 1 MiB: throughput beside the limit's | at least 0.800 | 0.750 (append/16KiB) |  | **missed** |",
 		"| read path, batches of 16 KiB to 1 MiB: throughput beside plain sendfile's | at least 0.900 | 0.950 (read/16KiB) |  | met |",
 		"| produce/x | CPU s/GB | 0.500 (0.500, 0.500) | 1.00 (1.00, 1.00) | | 0.400 (0.400, 0.400) | 0.500 (0.500, 0.500) | | 1.25 (1.25, 1.25) | 7 | abc |", "a machine with 2 cores",

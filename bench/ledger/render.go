@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"regexp"
 	"strings"
 )
 
@@ -32,31 +31,6 @@ func (b Book) JSON() ([]byte, error) {
 	}
 	out, err := json.MarshalIndent(b, "", " ")
 	return append(out, '\n'), err
-}
-
-// aim is what a ratio, or Millrace's own value where there is no subject, is to
-// be at most, or, where more is better, at least.
-type aim struct {
-	what    string
-	figure  *regexp.Regexp
-	measure string
-	subject string
-	bound   float64
-	more    bool
-}
-
-var aims = []aim{
-	{"produce: server CPU beside Kafka's", regexp.MustCompile(`^produce/`), "CPU s/GB", "Kafka", 0.3, false},
-	{"produce, batches of 256 KiB: server CPU beside the limit", regexp.MustCompile(`^produce/[^/]*/p1/`), "CPU s/GB", "floor", 1.3, false},
-	{"fetch: server CPU beside Kafka's", regexp.MustCompile(`^fetch/`), "CPU s/GB", "Kafka", 1, false},
-	{"catch-up fetch, 256 KiB of one partition: server CPU beside the limit", regexp.MustCompile(`^fetch/catch-up/[^/]*/p1/`), "CPU s/GB", "floor", 1.1, false},
-	{"append path, batches of 16 KiB to 1 MiB: throughput beside the limit's", regexp.MustCompile(`^append/`), "MB/s", "floor", 0.8, true},
-	{"read path, batches of 16 KiB to 1 MiB: throughput beside plain sendfile's", regexp.MustCompile(`^read/`), "MB/s", "floor", 0.9, true},
-	{"end to end, 1,000 records a second: p50 beside kfake's", regexp.MustCompile(`^latency/franz-go/1000$`), "p50 ms", "kfake", 0.7, false},
-	{"end to end, 1,000 records a second: p99 beside Kafka's", regexp.MustCompile(`^latency/franz-go/1000$`), "p99 ms", "Kafka", 1. / 3, false},
-	{"exec to the first acknowledged record, ms", regexp.MustCompile(`^start$`), "ms to the first record", "", 25, false},
-	{"resident when idle, MiB", regexp.MustCompile(`^memory$`), "MiB idle", "", 15, false},
-	{"resident for each idle connection, KiB", regexp.MustCompile(`^memory$`), "KiB for each connection", "", 8, false},
 }
 
 const opening = `# Benchmarks
@@ -193,55 +167,4 @@ func number(v float64) string {
 		return fmt.Sprintf("%.2f", v)
 	}
 	return fmt.Sprintf("%.3f", v)
-}
-
-// limit is the floor's value over a peer's, by their medians; 0 where there is none.
-func (r Row) limit(peer string) float64 {
-	floor, theirs := r.Subjects["floor"], r.Subjects[peer]
-	if peer == "floor" || floor.N == 0 || theirs.N == 0 || theirs.Median <= 0 {
-		return 0
-	}
-	return floor.Median / theirs.Median
-}
-
-// aims tells the worst of the rows that each aim is about, and, where it is beside a peer,
-// what the limit program comes to in that row: no server does better than that here.
-func (b Book) aims(out *bytes.Buffer) {
-	var lines []string
-	for _, a := range aims {
-		worst, where, limit := 0.0, "", 0.0
-		for _, r := range b.Rows {
-			if !a.figure.MatchString(r.Figure) || r.Measure != a.measure {
-				continue
-			}
-			s := r.Subjects[Own]
-			if a.subject != "" {
-				s = r.Ratios[a.subject]
-			}
-			if s.N > 0 && (where == "" || s.Median != worst && (s.Median < worst) == a.more) {
-				worst, where, limit = s.Median, r.Figure, r.limit(a.subject)
-			}
-		}
-		if where == "" {
-			continue
-		}
-		met, side := "met", "at most"
-		if a.more {
-			side = "at least"
-		}
-		if worst != a.bound && (worst < a.bound) == a.more {
-			met = "**missed**"
-			if limit > 0 && limit != a.bound && (limit < a.bound) == a.more {
-				met += ", by the limit too"
-			}
-		}
-		beside := ""
-		if limit > 0 {
-			beside = number(limit)
-		}
-		lines = append(lines, fmt.Sprintf("| %s | %s %s | %s (%s) | %s | %s |\n", a.what, side, number(a.bound), number(worst), where, beside, met))
-	}
-	if len(lines) > 0 {
-		out.WriteString("## Aims\n\n| what | is to be | the worst figure | the limit program's there | |\n|---|---|---|---|---|\n" + strings.Join(lines, "") + "\n")
-	}
 }
