@@ -190,11 +190,7 @@ func bench(s settings, which, others, dir string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.stop()) }()
-	rows := ledger.Rows(r.measure(chosen), commit)
-	behind := ledger.Worse(committed.Rows, rows)
-	if len(behind) > 0 && ctx.Err() == nil {
-		rows, behind = r.again(chosen, committed, rows, behind, commit)
-	}
+	rows, behind := r.take(chosen, committed.Rows, commit)
 	if err := ctx.Err(); err != nil {
 		return errors.New("interrupted: nothing is written")
 	}
@@ -232,9 +228,14 @@ func (s settings) String() string {
 	return fmt.Sprintf("each load measured for %v after %v, beside %s", s.window, s.ramp, strings.Join(append(slices.Clone(s.peers[1:]), "the floor"), ", "))
 }
 
-// again measures what fell behind a second time. What falls behind twice is
-// behind; the second rows stand in the place of the first.
-func (r *run) again(chosen []figure, committed ledger.Book, rows []ledger.Row, behind []ledger.Behind, commit string) ([]ledger.Row, []ledger.Behind) {
+// take measures figures, and what falls behind a second time. What falls behind
+// twice is behind; the second rows stand in the place of the first.
+func (r *run) take(chosen []figure, committed []ledger.Row, commit string) ([]ledger.Row, []ledger.Behind) {
+	rows := ledger.Rows(r.measure(chosen), commit)
+	behind := ledger.Fallen(committed, rows)
+	if len(behind) == 0 || r.ctx.Err() != nil {
+		return rows, behind
+	}
 	names := map[string]bool{}
 	for _, b := range behind {
 		say("measured again: %v", b)
@@ -242,10 +243,7 @@ func (r *run) again(chosen []figure, committed ledger.Book, rows []ledger.Row, b
 	}
 	r.limit = max(r.limit, time.Since(r.begun)) + 5*time.Minute
 	second := ledger.Rows(r.measure(slices.DeleteFunc(slices.Clone(chosen), func(f figure) bool { return !names[f.name] })), commit)
-	twice := slices.DeleteFunc(ledger.Worse(committed.Rows, second), func(b ledger.Behind) bool {
-		return !slices.ContainsFunc(behind, func(o ledger.Behind) bool { return o.Row.Key() == b.Row.Key() && o.Subject == b.Subject })
-	})
-	return ledger.Merge(rows, second), twice
+	return ledger.Merge(rows, second), ledger.Twice(behind, ledger.Fallen(committed, second), second)
 }
 
 // commitOf names the commit that is measured, and whether it is all.

@@ -68,6 +68,28 @@ func (a aim) worst(rows []Row) (worst Row, value float64, ok bool) {
 	return worst, value, ok
 }
 
+// met says whether rows say something about the aim, and none misses it.
+func (a aim) met(rows []Row) bool {
+	_, value, ok := a.worst(rows)
+	return ok && !a.missed(value)
+}
+
+// Lost finds the rows that miss an aim which the committed ones meet.
+func Lost(committed, now []Row) []Behind {
+	var out []Behind
+	for _, a := range aims {
+		if !a.met(committed) {
+			continue
+		}
+		for _, r := range now {
+			if s, ok := a.of(r); ok && a.missed(s.Median) {
+				out = append(out, Behind{Row: r, Subject: a.subject, Now: s, Aim: a.what + ", " + a.side()})
+			}
+		}
+	}
+	return out
+}
+
 // limit is the floor's value over a peer's, by their medians; 0 where there is none.
 func (r Row) limit(peer string) float64 {
 	floor, theirs := r.Subjects["floor"], r.Subjects[peer]

@@ -121,17 +121,51 @@ func Rows(samples []Sample, commit string) []Row {
 	return rows
 }
 
-// Behind is a ratio that has fallen behind the committed one.
+// Behind is a ratio that has fallen behind the committed one, or a value that
+// misses an aim which the committed ones meet.
 type Behind struct {
 	Row       Row
-	Subject   string
-	Committed Spread
+	Subject   string // none: Millrace's own value misses an aim
+	Committed Spread // where no aim is missed
 	Now       Spread
+	Aim       string // in words
 }
 
 func (b Behind) String() string {
-	return fmt.Sprintf("%s, beside %s: %.3g (%.3g to %.3g), committed %.3g (%.3g to %.3g)", b.Row.Key(), b.Subject,
-		b.Now.Median, b.Now.Q1, b.Now.Q3, b.Committed.Median, b.Committed.Q1, b.Committed.Q3)
+	what := b.Row.Key()
+	if b.Subject != "" {
+		what += ", beside " + b.Subject
+	}
+	what += fmt.Sprintf(": %.3g (%.3g to %.3g)", b.Now.Median, b.Now.Q1, b.Now.Q3)
+	if b.Aim != "" {
+		return what + ", which misses an aim that the committed figures meet: " + b.Aim
+	}
+	return what + fmt.Sprintf(", committed %.3g (%.3g to %.3g)", b.Committed.Median, b.Committed.Q1, b.Committed.Q3)
+}
+
+// same says whether two are about one ratio, and one aim if any.
+func (b Behind) same(o Behind) bool {
+	return b.Row.Key() == o.Row.Key() && b.Subject == o.Subject && b.Aim == o.Aim
+}
+
+// Fallen finds all in which rows stand worse than the committed ones: the ratios
+// that have fallen behind, and the aims that are missed now.
+func Fallen(committed, now []Row) []Behind {
+	return append(Worse(committed, now), Lost(committed, now)...)
+}
+
+// Twice are those that fell behind in a second measurement too, as they were
+// then. What has no row in the second one was not measured again, and stays.
+func Twice(first, second []Behind, measured []Row) []Behind {
+	var out []Behind
+	for _, b := range first {
+		if i := slices.IndexFunc(second, b.same); i >= 0 {
+			out = append(out, second[i])
+		} else if !slices.ContainsFunc(measured, func(r Row) bool { return r.Key() == b.Row.Key() }) {
+			out = append(out, b)
+		}
+	}
+	return out
 }
 
 // least is the smallest half width that a spread is given, as a part of its

@@ -107,6 +107,55 @@ func TestWorse(t *testing.T) {
 	}
 }
 
+// An aim that the committed figures meet is lost by each row that misses it, a
+// row that is new included; one that they miss is not, nor one of which they say
+// nothing.
+func TestLost(t *testing.T) {
+	row := func(figure, measure, subject string, v float64) Row {
+		s := Spread{v, v, v, 7}
+		if subject == Own {
+			return Row{Figure: figure, Measure: measure, Subjects: map[string]Spread{Own: s}}
+		}
+		return Row{Figure: figure, Measure: measure, Ratios: map[string]Spread{subject: s}}
+	}
+	committed := []Row{row("append/16KiB", "MB/s", "floor", 0.84), row("append/64KiB", "MB/s", "floor", 0.96), row("read/64KiB", "MB/s", "floor", 0.89),
+		row("start", "ms to the first record", Own, 14), row("fetch/tail/x", "CPU s/GB", "Kafka", 0.5)}
+	for _, tc := range []struct {
+		now  Row
+		lost string // in what is said; none: nothing is
+	}{
+		{row("append/16KiB", "MB/s", "floor", 0.79), "append/16KiB MB/s, beside floor: 0.79 (0.79 to 0.79), which misses an aim that the committed figures meet: append path"},
+		{row("append/16KiB", "MB/s", "floor", 0.8), ""},
+		{row("append/1024KiB", "MB/s", "floor", 0.5), "append/1024KiB"},
+		{row("append/16KiB", "CPU s/GB", "floor", 0.5), ""},
+		{row("read/64KiB", "MB/s", "floor", 0.5), ""}, // missed before
+		{row("memory", "MiB idle", Own, 100), ""},     // not known before
+		{row("start", "ms to the first record", Own, 26), "start ms to the first record: 26"},
+		{row("fetch/tail/x", "CPU s/GB", "Kafka", 1.1), "at most 1.00"},
+	} {
+		got := Lost(committed, []Row{tc.now})
+		if (len(got) == 1) != (tc.lost != "") || len(got) == 1 && !strings.Contains(got[0].String(), tc.lost) {
+			t.Errorf("%s %v%v: lost %v", tc.now.Key(), tc.now.Subjects, tc.now.Ratios, got)
+		}
+		if all := Fallen(committed, []Row{tc.now}); len(all) < len(got) {
+			t.Errorf("%s: no word of what is lost: %v", tc.now.Key(), all)
+		}
+	}
+}
+
+func TestTwice(t *testing.T) {
+	about := func(figure, subject, aim string, now float64) Behind {
+		return Behind{Row: Row{Figure: figure}, Subject: subject, Aim: aim, Now: Spread{Median: now}}
+	}
+	first := []Behind{about("a", "Kafka", "", 1), about("a", "floor", "", 1), about("a", "floor", "aim", 1), about("b", "Kafka", "", 1), about("gone", "Kafka", "", 1)}
+	second := []Behind{about("a", "Kafka", "", 2), about("a", "floor", "aim", 2), about("b", "kfake", "", 2)}
+	got := Twice(first, second, []Row{{Figure: "a"}, {Figure: "b"}})
+	want := []Behind{second[0], second[1], first[4]}
+	if !slices.EqualFunc(got, want, func(a, b Behind) bool { return a.same(b) && a.Now == b.Now }) {
+		t.Errorf("behind twice: %v, want %v", got, want)
+	}
+}
+
 func TestSlowestAndMerge(t *testing.T) {
 	rows := []Row{
 		{Figure: "a", More: true, Ratios: map[string]Spread{"Kafka": {Median: 0.5, N: 1}}},

@@ -46,8 +46,8 @@ Written by ` + "`make bench`" + `; [benchmarks.json](benchmarks.json) is the sam
     make bench ROUNDS=1 FIGURE=request PEERS=kfake  # a quick try
 
 A run of fewer than seven rounds is a try: it is compared, shown and kept under ` + "`.cache/bench`" + `, but not written here.
-It ends with exit code 1 when a ratio has fallen behind the committed one beyond its quartiles, and says which. A ratio that fell
-behind is first measured a second time; it counts when it falls behind again.
+It ends with exit code 1 when a ratio has fallen behind the committed one beyond its quartiles, or an aim that the committed figures
+meet is missed, and says which. What fell behind is first measured a second time; it counts when it falls behind again.
 
 ## What is measured, and how
 
