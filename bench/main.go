@@ -27,9 +27,6 @@ import (
 	"millrace/compat-tests/launch"
 )
 
-// committedRounds is the least for which figures are written to docs.
-const committedRounds = 7
-
 func main() {
 	s := settings{}
 	be := flag.String("floor", "", "be the floor's server, with this directory")
@@ -43,6 +40,7 @@ func main() {
 	flag.Int64Var(&s.touch, "touch", 4<<30, "bytes of memory that are written before")
 	flag.DurationVar(&s.limit, "limit", 55*time.Minute, "no round begins that would end later than this")
 	flag.Uint64Var(&s.seed, "seed", uint64(time.Now().UnixNano()), "of the order")
+	flag.BoolVar(&s.accept, "accept", false, "write to docs, too, what has fallen behind the committed figures or has fewer peers than they have")
 	net := flag.String("network", "own", "own: one that this program makes and sets up; system: the one there is; here: the one it was started in is its own")
 	dir := flag.String("dir", "", "where the servers' directories are made; empty: the system's for temporary files")
 	flag.Parse()
@@ -170,10 +168,6 @@ func bench(s settings, which, others, dir string) (err error) {
 	if err != nil {
 		return err
 	}
-	if which == "" || which == "telling" {
-		// What stands beside the figures is measured anew, under whatever name.
-		committed.Rows = slices.DeleteFunc(committed.Rows, func(row ledger.Row) bool { return strings.HasPrefix(row.Figure, "floor/") })
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	work, err := os.MkdirTemp(dir, "millrace-bench-")
@@ -201,13 +195,14 @@ func bench(s settings, which, others, dir string) (err error) {
 	if err := write(kept, book); err != nil {
 		return err
 	}
-	if s.rounds >= committedRounds {
-		book.Rows = ledger.Merge(committed.Rows, rows)
-		if err := write(filepath.Join(root, "docs"), book); err != nil {
-			return err
-		}
+	told, err := s.publish(filepath.Join(root, "docs"), committed, book, chosen, which == "" || which == "telling")
+	if err != nil {
+		return err
 	}
 	os.Stdout.Write(book.Tables(rows))
+	for _, line := range told {
+		say("%s", line)
+	}
 	say("%v; kept in %s", time.Since(r.begun).Round(time.Second), kept)
 	return verdict(r.failed, behind)
 }
@@ -253,40 +248,4 @@ func commitOf(root string) (string, error) {
 		return "", fmt.Errorf("ask git for the commit: %w", err)
 	}
 	return strings.TrimSpace(string(out)), nil
-}
-
-// committedBook is docs/benchmarks.json as the commit has it, whatever a run has
-// written over it since.
-func committedBook(root string) (ledger.Book, error) {
-	out, err := exec.Command("git", "-C", root, "show", "HEAD:docs/benchmarks.json").Output()
-	if err != nil {
-		return ledger.Book{}, nil // before the first
-	}
-	return ledger.Read(out)
-}
-
-// page writes docs/benchmarks.md anew from the figures beside it.
-func page() error {
-	root, err := launch.Root()
-	if err != nil {
-		return err
-	}
-	dir := filepath.Join(root, "docs")
-	j, err := os.ReadFile(filepath.Join(dir, "benchmarks.json"))
-	if err != nil {
-		return err
-	}
-	b, err := ledger.Read(j)
-	if err != nil {
-		return err
-	}
-	return write(dir, b)
-}
-
-func write(dir string, b ledger.Book) error {
-	j, err := b.JSON()
-	if err != nil {
-		return err
-	}
-	return errors.Join(os.WriteFile(filepath.Join(dir, "benchmarks.json"), j, 0o644), os.WriteFile(filepath.Join(dir, "benchmarks.md"), b.Markdown(), 0o644))
 }

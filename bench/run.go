@@ -50,6 +50,7 @@ type settings struct {
 	touch  int64         // bytes of memory that are written before
 	limit  time.Duration
 	seed   uint64
+	accept bool // what has fallen behind is written, too
 }
 
 // run is one run of the program.

@@ -51,6 +51,33 @@ type Row struct {
 // Key names a row.
 func (r Row) Key() string { return r.Figure + " " + r.Measure }
 
+// Rounds is how many rounds stand behind all that the row says.
+func (r Row) Rounds() int {
+	least := math.MaxInt
+	for _, of := range []map[string]Spread{r.Subjects, r.Ratios} {
+		for _, s := range of { // any order: it is a minimum
+			least = min(least, s.N)
+		}
+	}
+	if least == math.MaxInt {
+		return 0
+	}
+	return least
+}
+
+// Lacks says whether another row stands beside somebody beside whom this one
+// does not.
+func (r Row) Lacks(other Row) bool {
+	for subject := range other.Ratios { // any order: one is enough
+		if _, ok := r.Ratios[subject]; !ok {
+			return true
+		}
+	}
+	_, had := other.Subjects[Own]
+	_, has := r.Subjects[Own]
+	return had && !has
+}
+
 // Of is the middle half of some values: quartiles by linear interpolation.
 func Of(values []float64) Spread {
 	v := slices.Sorted(slices.Values(values))

@@ -46,8 +46,10 @@ Written by ` + "`make bench`" + `; [benchmarks.json](benchmarks.json) is the sam
     make bench ROUNDS=1 FIGURE=request PEERS=kfake  # a quick try
 
 A run of fewer than seven rounds is a try: it is compared, shown and kept under ` + "`.cache/bench`" + `, but not written here.
+Nor is a figure to which time or failures left fewer than seven (memory: three) of the rounds asked for; the run says which.
 It ends with exit code 1 when a ratio has fallen behind the committed one beyond its quartiles, or an aim that the committed figures
-meet is missed, and says which. What fell behind is first measured a second time; it counts when it falls behind again.
+meet is missed, and says which. What fell behind is first measured a second time; it counts when it falls behind again. What is
+behind is not written here either, nor what was measured beside fewer peers, unless ` + "`BENCHFLAGS=-accept`" + ` says so.
 
 ## What is measured, and how
 
@@ -132,15 +134,13 @@ func (b Book) Tables(rows []Row) []byte {
 			t.WriteString("| figure | measure | Millrace | Kafka | kfake | floor | to Kafka | to kfake | to floor | rounds | commit |\n|---|---|---|---|---|---|---|---|---|---|---|\n")
 		}
 		fmt.Fprintf(t, "| %s | %s |", r.Figure, r.Measure)
-		n := 0
 		for _, s := range Subjects {
 			t.WriteString(cell(r.Subjects[s]))
-			n = max(n, r.Subjects[s].N)
 		}
 		for _, s := range Subjects[1:] {
 			t.WriteString(cell(r.Ratios[s]))
 		}
-		fmt.Fprintf(t, " %d | %s |\n", n, r.Commit)
+		fmt.Fprintf(t, " %d | %s |\n", r.Rounds(), r.Commit)
 	}
 	for _, s := range sections {
 		fmt.Fprintf(&out, "\n### %s\n\n%s", s, tables[s].Bytes())
