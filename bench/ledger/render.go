@@ -50,6 +50,8 @@ Nor is a figure to which time or failures left fewer than seven (memory: three) 
 It ends with exit code 1 when a ratio has fallen behind the committed one beyond its quartiles, or an aim that the committed figures
 meet is missed, and says which. What fell behind is first measured a second time; it counts when it falls behind again. What is
 behind is not written here either, nor what was measured beside fewer peers, unless ` + "`BENCHFLAGS=-accept`" + ` says so.
+What a run measured is kept in ` + "`.cache/bench/<time>`" + `, with pprof's profiles (processor time, allocations) of the load in which Millrace stands
+worst beside Kafka, or without Kafka beside the floor.
 
 ## What is measured, and how
 
