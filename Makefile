@@ -67,7 +67,7 @@ suites: needs build conformance ## all of that, the clients with full counts, Ka
 	  $(GO) test -tags compat -count=1 -parallel 3 -timeout 120m ./compat-tests/run
 	$(GO) test -tags compat -count=1 -parallel 2 -timeout 40m ./compat-tests/applications
 	$(GO) test -tags compat -count=1 -timeout 25m ./compat-tests/adopt
-	$(MAKE) oracle-old oracle-falls
+	$(MAKE) oracle-old oracle-falls oracle-keys
 	sh compat-tests/image/install.sh build
 	MILLRACE_IMAGE_BUILD=1 $(GO) test -tags compat -count=1 -timeout 20m -run Build ./compat-tests/image
 	MILLRACE_LEDGER=$(CURDIR) MILLRACE_TOOLS=all $(GO) test -tags compat -count=1 -parallel 4 -timeout 30m ./compat-tests/tools
@@ -90,8 +90,8 @@ oracle: build ## SEEDS (1000) seeded sequences, from FROM (1) on, beside Apache 
 	  $(GO) test -tags compat -count=1 -timeout 80m -v -run 'TestDifferences$$' ./compat-tests/oracle
 
 .PHONY: oracle-short
-oracle-short: build ## a few hundred of them, some in versions that Kafka 4 has dropped; and that the oracle finds planted faults
-	MILLRACE_ORACLE_FROM=128 MILLRACE_ORACLE_SEEDS=200 $(GO) test -tags compat -count=1 -timeout 20m -parallel 6 -run 'TestDifferences$$|TestFindsLies$$' ./compat-tests/oracle
+oracle-short: build ## a few hundred of them, some through restarts, some in versions that Kafka 4 has dropped; and that the oracle finds planted faults
+	MILLRACE_ORACLE_FROM=108 MILLRACE_ORACLE_SEEDS=220 $(GO) test -tags compat -count=1 -timeout 20m -parallel 6 -run 'TestDifferences$$|TestFindsLies$$' ./compat-tests/oracle
 	MILLRACE_ORACLE_VERSION=3.9.2 MILLRACE_ORACLE_SEEDS=100 $(GO) test -tags compat -count=1 -timeout 10m -run 'TestDifferences$$' ./compat-tests/oracle
 
 .PHONY: oracle-long
@@ -111,6 +111,10 @@ oracle-old: build ## a hundred of them in versions that Kafka 4 has dropped, bes
 .PHONY: oracle-falls
 oracle-falls: build ## that the oracle goes on when Apache Kafka has ended by itself, and does not when Millrace has
 	$(GO) test -tags compat -count=1 -timeout 10m -run 'TestKafkaFalls$$|TestMillraceFalls$$' ./compat-tests/oracle
+
+.PHONY: oracle-keys
+oracle-keys: build ## every config of topics, groups, client metrics and brokers with values of every type, answers compared with Apache Kafka's
+	$(GO) test -tags compat -count=1 -timeout 10m -run 'TestEveryKey$$' ./compat-tests/oracle
 
 .PHONY: oracle-depth
 oracle-depth: build ## which of Apache Kafka's branches the committed seeds reach, counted by JaCoCo's agent, and which error codes they see; none fewer than the ledger has
