@@ -95,12 +95,14 @@ func TestFormatLive(t *testing.T) {
 	if err := s.Checkpoint(); err != nil {
 		t.Fatal(err)
 	}
-	out := dump(t, fs, "/data") + dump(t, fs, "/more")
+	out := dump(t, fs, "/data") + dump(t, fs, "/more") + halfway(t)
 	out = regexp.MustCompile(`\.[0-9a-f]{32}-`).ReplaceAllString(out, "."+strings.Repeat(".", 32)+"-")
 	golden(t, "format-live.txt", out)
 	for _, kind := range []string{
 		"/.lock (0", "/cleaner-offset-checkpoint", "/live-0/00000000000000000000.index (48 bytes)", "/live-0/00000000000000000000.timeindex (48 bytes)",
 		".log.deleted", ".index.deleted", ".timeindex.deleted", "-delete/", "-stray/", "-future/",
+		".log.cleaned", ".index.cleaned", ".timeindex.cleaned", ".txnindex.cleaned",
+		".log.swap", ".index.swap", ".timeindex.swap", ".txnindex.swap", ".txnindex.deleted", ".log.cut.cleaned",
 	} {
 		if !strings.Contains(out, kind) {
 			t.Errorf("there is no %s", kind)
@@ -112,4 +114,78 @@ func TestFormatLive(t *testing.T) {
 	if err := s.Close(false); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// halfway is what the process leaves of a partition when it ends while a cleaning, or a truncation under a reader, writes
+// what is to take a segment's place, and while a cleaning puts it there. The next start leaves nothing of it under such names.
+func halfway(t *testing.T) string {
+	t.Helper()
+	clean := func(s *Store, l *log.Log, name string) {
+		s.NewCleaner(listed([]*washed{{topic: name, log: l}}), ordinary).CleanOnce(t.Context())
+	}
+	var out strings.Builder
+	for _, x := range []struct {
+		name string
+		at   string // the file that is not given its next name any more
+		do   func(s *Store, l *log.Log, name string)
+	}{
+		{"cleaning", "00000000000000000000.txnindex.cleaned", clean},
+		{"swapping", "00000000000000000000.log.swap", clean},
+		{"cutting", "00000000000000000006.log.cut.cleaned", func(_ *Store, l *log.Log, _ string) {
+			r, err := l.View().Read(7, 8, 1000, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Release()
+			if l.Truncate(7) == nil {
+				t.Error("a process that has ended truncates")
+			}
+		}},
+	} {
+		s, fs := goldenStore(t)
+		c := log.DefaultConfig()
+		c.IndexIntervalBytes, c.IndexBytes = 60, 50
+		c.Compact, c.Delete, c.MinCleanableRatio = true, false, 0
+		l, err := s.Log(x.name, [16]byte{0x70, 15: 4}, 0, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fill(t, l)
+		if err := l.Roll(); err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range []string{"one", "more"} {
+			appendTo(t, l, batch.BuilderOptions{}, producer.Rules{}, 1_700_000_000_060, []byte(key), nil)
+		}
+		l.SetHighWatermark(l.View().LogEnd())
+		dir := "/data/" + x.name + "-0"
+		fs.Hold(func(op, name string) {
+			if op == "rename" && name == dir+"/"+x.at {
+				fs.Halt()
+			}
+		})
+		x.do(s, l, x.name)
+		if !fs.Stopped() {
+			t.Fatalf("%s: %s is never renamed", x.name, x.at)
+		}
+		fs.Hold(nil)
+		fs.Kill()
+		out.WriteString(dump(t, fs, dir))
+		s, err = Open(StoreOptions{Dirs: []string{"/data"}, FS: fs, NodeID: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l, err = s.Log(x.name, [16]byte{0x70, 15: 4}, 0, c); err != nil || l.View().LogEnd() != 8 {
+			t.Fatal(x.name, l, err)
+		}
+		for line := range strings.Lines(dump(t, fs, dir)) {
+			if strings.Contains(line, ".cleaned (") || strings.Contains(line, ".swap (") {
+				t.Errorf("after a start there is %s", line)
+			}
+		}
+		if err := s.Close(false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return out.String()
 }
