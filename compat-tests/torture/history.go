@@ -1,7 +1,8 @@
 // Package torture kills a loaded broker at random moments, starts it again on the same directory, and checks that it kept
 // its promises: nothing that was acknowledged is lost (records, topics, configs, committed offsets), nothing is stored
 // twice by an idempotent producer, and the records of a key stay in order. Of a compacted topic a record may be gone only
-// once a later one of its key is there; what was deleted stays deleted, and nothing else goes with it.
+// once a later one of its key is there; what was deleted stays deleted, and nothing else goes with it. Meanwhile partitions
+// move between two data directories, and what each life leaves there is sound to `millrace log verify`.
 //
 // This file is the checker: it holds what was asked and what was acknowledged, and judges what is found in the end. It
 // does no input or output. The load and the killing are in the tests, behind the build tag `compat`.

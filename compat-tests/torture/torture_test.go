@@ -4,10 +4,8 @@ package torture
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -72,6 +70,7 @@ func TestKill(t *testing.T) {
 	floors := map[string]int{"records acknowledged": 300 * kills, "commits of classic-group": kills, "commits of next-group": kills,
 		"commits of number-group": 10 * kills, "topics created": kills, "configs changed": kills, "deletions of records": 2 * kills,
 		"logs cleaned": kills, "deleted segments removed": kills,
+		"moves begun": kills, "moves over": kills / 2, "moves cut short by a kill": kills / 6, "partitions verified": 10 * kills,
 		"records read by classic-group": 100 * kills, "records read by next-group": 100 * kills}
 	for _, kind := range slices.Sorted(maps.Keys(floors)) {
 		if w.counts[kind] < floors[kind] {
@@ -84,7 +83,7 @@ func TestKill(t *testing.T) {
 // acknowledged, or had written it twice: the judgement must say so.
 func TestKillNotices(t *testing.T) {
 	for name, fault := range map[string]struct {
-		plant func(dir string) (what string, err error)
+		plant func(root string) (what string, err error)
 		kills int
 		says  string
 	}{
@@ -94,13 +93,14 @@ func TestKillNotices(t *testing.T) {
 		"topics and configs lost":  {loseTopics, 2, "opic extra-"},
 		"deleted records back":     {loseStarts, 0, "the start of partition"},
 		"a key's last record lost": {cutPacked, 0, "packed: record"},
+		"a byte of a closed log":   {flipByte, 1, "log verify: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			planted := ""
 			// What commits overwrite is not missed: theirs is the kill after the load.
-			w, _, err := campaign(t, 5, max(1, fault.kills), func(dir string, over bool) (err error) {
+			w, _, err := campaign(t, 5, max(1, fault.kills), func(root string, over bool) (err error) {
 				if planted == "" && (over || fault.kills > 0) {
-					planted, err = fault.plant(dir)
+					planted, err = fault.plant(root)
 				}
 				return err
 			})
@@ -116,130 +116,20 @@ func TestKillNotices(t *testing.T) {
 	}
 }
 
-// longestLog is the log of a topic that holds most.
-func longestLog(dir, topic string) (path string, content []byte, err error) {
-	logs, err := filepath.Glob(filepath.Join(dir, topic+"-*", "*.log"))
-	if err != nil {
-		return "", nil, err
-	}
-	for _, l := range logs {
-		b, err := os.ReadFile(l)
-		if err != nil {
-			return "", nil, err
-		}
-		if len(b) > len(content) {
-			path, content = l, b
-		}
-	}
-	if len(content) < 2000 {
-		return "", nil, fmt.Errorf("no log of %s holds enough to damage: %v", topic, logs)
-	}
-	return path, content, nil
-}
-
-func cutLog(dir string) (string, error) {
-	path, content, err := longestLog(dir, "load-0")
-	if err != nil {
-		return "", err
-	}
-	return "cut the end of " + path, os.Truncate(path, int64(len(content)-1000))
-}
-
-// repeatBatch puts the last batch of a log behind itself, under the next offsets: its checksum does not cover those.
-func repeatBatch(dir string) (string, error) {
-	path, content, err := longestLog(dir, "load-0")
-	if err != nil {
-		return "", err
-	}
-	const head, lengthAt, lastDeltaAt = 12, 8, 23
-	last, end := 0, 0
-	for end+head <= len(content) {
-		size := head + int(binary.BigEndian.Uint32(content[end+lengthAt:]))
-		if end+size > len(content) {
-			break // torn by the kill
-		}
-		last, end = end, end+size
-	}
-	again := slices.Clone(content[last:end])
-	base := binary.BigEndian.Uint64(again) + uint64(binary.BigEndian.Uint32(again[lastDeltaAt:])) + 1
-	binary.BigEndian.PutUint64(again, base)
-	return fmt.Sprintf("repeated the batch at %d of %s at offset %d", last, path, base), os.WriteFile(path, append(content[:end:end], again...), 0o644)
-}
-
-// loseStarts forgets where logs start: what is left of the segment with the start is there again.
-func loseStarts(dir string) (string, error) {
-	path := filepath.Join(dir, "log-start-offset-checkpoint")
-	return "emptied " + path, os.WriteFile(path, []byte("0\n0\n"), 0o644)
-}
-
-// cutPacked cuts the newest segments of a compacted topic.
-func cutPacked(dir string) (string, error) {
-	logs, err := filepath.Glob(filepath.Join(dir, "packed-*", "*.log"))
-	if err != nil {
-		return "", err
-	}
-	cut := 0
-	for i, l := range logs {
-		if i+1 < len(logs) && filepath.Dir(logs[i+1]) == filepath.Dir(l) {
-			continue
-		}
-		if info, err := os.Stat(l); err != nil || info.Size() == 0 {
-			continue
-		}
-		if err := os.Truncate(l, 0); err != nil {
-			return "", err
-		}
-		cut++
-	}
-	if cut == 0 {
-		return "", fmt.Errorf("no segment of a compacted topic holds anything: %v", logs)
-	}
-	return fmt.Sprintf("emptied the newest segments of %d compacted logs", cut), nil
-}
-
-// loseOffsets empties the logs of the groups' offsets, which was never compacted.
-func loseOffsets(dir string) (string, error) {
-	logs, err := filepath.Glob(filepath.Join(dir, "__consumer_offsets-*", "*.log"))
-	if err != nil || len(logs) == 0 {
-		return "", fmt.Errorf("no offsets: %v, %w", logs, err)
-	}
-	for _, l := range logs {
-		if err := os.Truncate(l, 0); err != nil {
-			return "", err
-		}
-	}
-	return fmt.Sprintf("emptied %d logs of offsets", len(logs)), nil
-}
-
-// loseTopics forgets metadata: it puts back what it has found at an earlier kill.
-func loseTopics(dir string) (string, error) {
-	db := filepath.Join(dir, "__cluster_metadata-0", "raft.db")
-	kept := filepath.Join(filepath.Dir(dir), "raft.db")
-	now, err := os.ReadFile(db)
-	if err != nil {
-		return "", err
-	}
-	before, err := os.ReadFile(kept)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", os.WriteFile(kept, now, 0o644)
-	}
-	if err != nil {
-		return "", err
-	}
-	return "put the metadata of an earlier kill in place", os.WriteFile(db, before, 0o644)
-}
-
-// campaign is one run: load, kills, judgement. The files may be sabotaged while the broker is down. It returns what it
-// knows and the end of the broker's log; an error is a broker that does not start or stop as it must.
-func campaign(t *testing.T, seed uint64, kills int, sabotage func(dir string, over bool) error) (w *world, log string, err error) {
+// campaign is one run: load, kills, judgement. The files may be sabotaged while the broker is down; root holds its data
+// directories. Whatever ends a life of the broker leaves them sound. It returns what it knows and the end of the broker's
+// log; an error is a broker that does not start or stop as it must.
+func campaign(t *testing.T, seed uint64, kills int, sabotage func(root string, over bool) error) (w *world, log string, err error) {
 	t.Logf("seed %d, %d kills", seed, kills)
 	addr, err := launch.FreeAddress()
 	if err != nil {
 		t.Fatal(err)
 	}
 	var told lines
-	options := launch.Options{Dir: filepath.Join(t.TempDir(), "data"), Listen: addr, Log: &told,
-		Overrides: []string{"log.cleaner.backoff.ms=300", "log.retention.check.interval.ms=500", "log.initial.task.delay.ms=500"}}
+	root := t.TempDir()
+	dirs := []string{filepath.Join(root, "one"), filepath.Join(root, "two")}
+	options := launch.Options{Dir: strings.Join(dirs, ","), Listen: addr, Log: &told, Overrides: []string{
+		"log.cleaner.backoff.ms=300", "log.retention.check.interval.ms=500", "log.initial.task.delay.ms=500", "offsets.topic.num.partitions=4"}}
 	broker, err := launch.Start(options)
 	if err != nil {
 		t.Fatal(err)
@@ -274,6 +164,9 @@ func campaign(t *testing.T, seed uint64, kills int, sabotage func(dir string, ov
 	run(func() error { return w.commitNumbers(load, "number-group", topics[0], loadPartitions) })
 	run(func() error { return w.administer(load) })
 	run(func() error { return w.trim(load, "trimmed") })
+	for i := range movers {
+		run(func() error { return w.move(load, i, topics, dirs) })
+	}
 
 	restart := func() (err error) {
 		var next *launch.Broker
@@ -284,7 +177,7 @@ func campaign(t *testing.T, seed uint64, kills int, sabotage func(dir string, ov
 	}
 	rng := w.rng(1)
 	for w.killCount() < kills && err == nil {
-		time.Sleep(200*time.Millisecond + upTo(rng, 3*time.Second))
+		time.Sleep(200*time.Millisecond + upTo(rng, 2300*time.Millisecond))
 		select {
 		case <-broker.Exited():
 			err = fmt.Errorf("the broker ended by itself:\n%s", broker.Log())
@@ -293,11 +186,15 @@ func campaign(t *testing.T, seed uint64, kills int, sabotage func(dir string, ov
 		}
 		broker.Kill()
 		w.locked(func() { w.kills++ })
+		if movesLeft(dirs) > 0 {
+			w.acked("moves cut short by a kill")
+		}
 		if sabotage != nil {
-			if err := sabotage(options.Dir, false); err != nil {
+			if err := sabotage(root, false); err != nil {
 				t.Fatal(err)
 			}
 		}
+		w.judgeFiles(fmt.Sprintf("kill %d", w.killCount()), dirs)
 		// Every fourth restart is itself killed, at some moment of starting.
 		if rng.IntN(4) == 0 {
 			early, err := launch.Begin(options)
@@ -307,6 +204,7 @@ func campaign(t *testing.T, seed uint64, kills int, sabotage func(dir string, ov
 			time.Sleep(upTo(rng, 200*time.Millisecond))
 			early.Kill()
 			w.locked(func() { w.kills++ })
+			w.judgeFiles(fmt.Sprintf("kill %d, of a start", w.killCount()), dirs)
 		}
 		time.Sleep(upTo(rng, 100*time.Millisecond))
 		if err = restart(); err != nil {
@@ -329,10 +227,11 @@ func campaign(t *testing.T, seed uint64, kills int, sabotage func(dir string, ov
 	// Once more without a warning, and then with one: what is stored must be right after both.
 	broker.Kill()
 	if sabotage != nil {
-		if err := sabotage(options.Dir, true); err != nil {
+		if err := sabotage(root, true); err != nil {
 			t.Fatal(err)
 		}
 	}
+	w.judgeFiles("the last kill", dirs)
 	if err := restart(); err != nil {
 		return w, log, err
 	}
@@ -342,6 +241,7 @@ func campaign(t *testing.T, seed uint64, kills int, sabotage func(dir string, ov
 	if err := broker.Stop(); err != nil {
 		return w, log, fmt.Errorf("a clean stop: %w", err)
 	}
+	w.judgeFiles("a clean stop", dirs)
 	if err := restart(); err != nil {
 		return w, log, err
 	}
@@ -390,6 +290,12 @@ func (w *world) prepare(ctx context.Context, topics []string) error {
 		if _, err := kadm.NewClient(client).CreateTopic(ctx, loadPartitions, 1, configs, topic); err != nil {
 			return fmt.Errorf("create %s: %w", topic, err)
 		}
+	}
+	// A move that took no time would never be cut short.
+	slow := "500000"
+	_, err = kadm.NewClient(client).AlterBrokerConfigs(ctx, []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "replica.alter.log.dirs.io.max.bytes.per.second", Value: &slow}})
+	if err != nil {
+		return fmt.Errorf("slow moves down: %w", err)
 	}
 	return nil
 }
@@ -465,6 +371,9 @@ func (w *world) readAll(ctx context.Context, admin *kadm.Client, topic string) (
 		fetches := client.PollFetches(ctx)
 		if err := ctx.Err(); err != nil {
 			return nil, fmt.Errorf("%d partitions were not read to their ends: %w", left, err)
+		}
+		if err := fetches.Err(); err != nil {
+			return nil, err // a batch that is damaged, say: it would be fetched for ever
 		}
 		fetches.EachRecord(func(r *kgo.Record) {
 			k := stored[r.Partition]
