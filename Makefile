@@ -142,8 +142,9 @@ image-test: build ## the container image without an engine, in namespaces (takes
 	$(GO) test -tags compat -count=1 -timeout 10m ./compat-tests/image
 
 .PHONY: torture
-torture: build ## kill -9 under load, again and again
-	$(GO) test -tags compat -count=1 -timeout 20m ./compat-tests/torture
+torture: build ## kill -9 under load, again and again; what a start after it reads, and how long it takes beside Apache Kafka
+	$(GO) test -tags compat -count=1 -timeout 20m -skip 'TestRecovery' ./compat-tests/torture
+	$(GO) test -tags compat -count=1 -timeout 20m -v -run 'TestRecovery' ./compat-tests/torture
 
 .PHONY: bad-input
 bad-input: build ## hostile frames, corrupt batches, readers that never read
