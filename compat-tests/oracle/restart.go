@@ -21,7 +21,7 @@ const (
 	roundSize = 64
 	// roundsBetween: one round in so many restarts the servers, where no family is
 	// asked for.
-	roundsBetween = 32
+	roundsBetween = 64
 	theRestarts   = "restarts"
 )
 
