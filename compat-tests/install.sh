@@ -92,7 +92,13 @@ if [ $missing -gt 0 ]; then
 	echo "Nothing was installed or tested." >&2
 	exit 1
 fi
-[ -z "$only_check" ] || exit 0
+if [ -n "$only_check" ]; then
+	# Some tests skip where they may not mount; a skip shows only with go test -v.
+	if [ "$(uname)" = Linux ] && ! unshare -m true 2>/dev/null; then
+		echo "Note: there is no right to mount here. Tests with a full disk (adopt, bad-input) are skipped, and image-test fails: they take root." >&2
+	fi
+	exit 0
+fi
 
 failed=""
 for name in "$@"; do
