@@ -165,7 +165,20 @@ func Directory(fsys disk.FS, dir string, shallow bool) (Report, error) {
 	found := map[string]bool{}
 	coming := map[string]string{} // on their way here; checkpoints name them by what they will be called
 	files := map[string]bool{}
+	add := func(name, reason string) {
+		r.Findings = append(r.Findings, Finding{File: dir + "/" + name, Position: -1, Offset: -1, Reason: reason})
+	}
 	for _, e := range entries {
+		if e.Name == metaFile || e.Name == cleanFile || slices.Contains(checkpointFiles, e.Name) {
+			reason, err := notFile(fsys, dir+"/"+e.Name, e)
+			if err != nil {
+				return r, fmt.Errorf("look at %s: %w", dir+"/"+e.Name, err)
+			}
+			if reason != nil {
+				add(e.Name, reason.Error())
+				continue
+			}
+		}
 		if e.Dir {
 			if isPartition(e.Name) && e.Name != ClusterMetadata {
 				found[e.Name] = true
@@ -176,9 +189,6 @@ func Directory(fsys disk.FS, dir string, shallow bool) (Report, error) {
 			continue
 		}
 		files[e.Name] = true
-	}
-	add := func(name, reason string) {
-		r.Findings = append(r.Findings, Finding{File: dir + "/" + name, Position: -1, Offset: -1, Reason: reason})
 	}
 	if files[cleanFile] {
 		r.Clean = true

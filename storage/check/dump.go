@@ -40,17 +40,26 @@ func Dump(fsys disk.FS, dir string, o DumpOptions, show func(Item) error) error 
 		return fmt.Errorf("list %s: %w", dir, err)
 	}
 	for _, e := range entries {
-		path := dir + "/" + e.Name
-		if e.Dir {
-			if _, future := futureOf(e.Name); future || isPartition(e.Name) && e.Name != ClusterMetadata {
-				err = Dump(fsys, path, o, show)
-			}
-		} else {
-			err = dumpFile(fsys, path, e.Name, o, show)
-		}
-		if err != nil {
+		if err := dumpEntry(fsys, dir+"/"+e.Name, e, o, show); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+func dumpEntry(fsys disk.FS, path string, e disk.Entry, o DumpOptions, show func(Item) error) error {
+	if ofPartition(e.Name) || strings.HasSuffix(e.Name, "-offset-checkpoint") || e.Name == metaFile || e.Name == cleanFile {
+		reason, err := notFile(fsys, path, e)
+		if err != nil {
+			return fmt.Errorf("look at %s: %w", path, err)
+		}
+		if reason != nil {
+			return showBroken(path, -1, reason, show)
+		}
+		return dumpFile(fsys, path, e.Name, o, show)
+	}
+	if _, future := futureOf(e.Name); e.Dir && (future || isPartition(e.Name) && e.Name != ClusterMetadata) {
+		return Dump(fsys, path, o, show)
 	}
 	return nil
 }

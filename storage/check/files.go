@@ -4,13 +4,17 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"millrace/storage/batch"
 	"millrace/storage/disk"
+	"millrace/storage/epoch"
 )
 
 const nameDigits = 20
@@ -30,6 +34,29 @@ func parseSegmentName(name string) (o batch.Offset, suffix string, ok bool) {
 	}
 	n, err := strconv.ParseInt(name[:nameDigits], 10, 64)
 	return batch.Offset(n), name[nameDigits:], err == nil
+}
+
+// ofPartition says whether a name is one of a partition's files, on their way too.
+func ofPartition(name string) bool {
+	_, suffix, ok := parseSegmentName(name)
+	for _, way := range []string{deletedSuffix, ".tmp", cutSuffix, cleanedSuffix, swapSuffix} {
+		suffix = strings.TrimSuffix(suffix, way)
+	}
+	return name == partitionMetadata || name == epoch.FileName || ok && slices.Contains([]string{".log", ".index", ".timeindex", ".txnindex", ".snapshot"}, suffix)
+}
+
+// notFile says why what stands under the name of a file is none that can be read; nil: it is one.
+func notFile(fsys disk.FS, path string, e disk.Entry) (reason, err error) {
+	info, err := fsys.Stat(path)
+	switch {
+	case e.Dir || err == nil && info.Dir:
+		return errors.New("is a directory, where a file belongs"), nil
+	case missing(err):
+		return errors.New("is a link that leads to nothing"), nil
+	case errors.Is(err, syscall.ELOOP):
+		return errors.New("is a link that leads to itself"), nil
+	}
+	return nil, err
 }
 
 func segmentName(o batch.Offset, suffix string) string { return fmt.Sprintf("%020d%s", o, suffix) }

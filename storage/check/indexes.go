@@ -41,10 +41,10 @@ func (p *partition) openIndexes(i int) (*indexes, error) {
 	x.made = !p.o.Clean && (last || p.bases[i+1] > p.o.RecoveryPoint)
 	open := x.made
 	read := func(suffix string, size int) ([]byte, error) {
-		b, partial, err := readEntries(p.fs, x.file(suffix), size, open)
-		if missing(err) {
+		if !p.has[segmentName(base, suffix)] {
 			return nil, nil
 		}
+		b, partial, err := readEntries(p.fs, x.file(suffix), size, open)
 		if err != nil {
 			return nil, err
 		}

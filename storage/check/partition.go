@@ -52,6 +52,9 @@ func CheckPartition(fsys disk.FS, dir string, o Options) (Partition, error) {
 	if err != nil {
 		return p.Partition, fmt.Errorf("list %s: %w", dir, err)
 	}
+	if entries, err = p.files(entries); err != nil {
+		return p.Partition, err
+	}
 	names, err := p.exchanged(entries)
 	if err != nil {
 		return p.Partition, err
@@ -89,6 +92,29 @@ func CheckPartition(fsys disk.FS, dir string, o Options) (Partition, error) {
 		}
 	}
 	return p.Partition, nil
+}
+
+// files tells of what stands under the names of the partition's files and is none, and leaves it out. A start opens no log of
+// which a file is a directory, or a segment a link to nothing.
+func (p *partition) files(entries []disk.Entry) ([]disk.Entry, error) {
+	var out []disk.Entry
+	for _, e := range entries {
+		if !ofPartition(e.Name) {
+			out = append(out, e)
+			continue
+		}
+		reason, err := notFile(p.fs, p.Dir+"/"+e.Name, e)
+		if err != nil {
+			return nil, fmt.Errorf("look at %s: %w", p.Dir+"/"+e.Name, err)
+		}
+		if reason == nil {
+			out = append(out, e)
+			continue
+		}
+		p.add(p.Dir+"/"+e.Name, -1, -1, false, "%v", reason)
+		p.refused = true
+	}
+	return out, nil
 }
 
 // path is where a file lies whose name is, or will be after a start, the given one.
@@ -163,8 +189,13 @@ func (p *partition) remade(at batch.Offset) bool {
 // behind says whether an offset lies where a start after a crash mends.
 func (p *partition) behind(o batch.Offset) bool { return !p.o.Clean && o >= p.o.RecoveryPoint }
 
-// cuts says whether a start after a crash cuts what is bad at the log's end so far.
-func (p *partition) cuts() bool { return p.behind(p.End) && p.at >= p.first }
+// cuts says whether a start cuts what is bad at the log's end so far: after a crash, or where the newest segment goes on
+// behind the offset at which the log was closed in order.
+func (p *partition) cuts() bool {
+	n, point := len(p.snapshots), p.o.RecoveryPoint
+	goesOn := p.o.Clean && n > 0 && p.snapshots[n-1] == point && p.at == len(p.bases)-1 && p.End >= point
+	return goesOn || p.behind(p.End) && p.at >= p.first
+}
 
 // bad adds the finding that nothing can be read at a position of segment i, as the start that comes upon it will take it. It
 // may refuse: what no checksum covers may be what is wrong below the recovery point.

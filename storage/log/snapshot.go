@@ -82,7 +82,7 @@ func (l *Log) loadProducers(above, upTo, floor batch.Offset, report *Report) (ba
 		}
 		name := fileName(o, suffixSnapshot)
 		b, err := disk.ReadFile(l.fs, l.dir+"/"+name, maxSnapshot)
-		if err != nil && !isTooLong(err) {
+		if err != nil && !isTooLong(err) && !isMissing(err) { // a link may lead to nothing
 			return 0, fmt.Errorf("read snapshot: %w", err)
 		}
 		entries, err := producer.DecodeSnapshot(b)
