@@ -11,7 +11,7 @@ import (
 )
 
 // Close closes everything. With clean, logs are closed in order, the checkpoints written, and each directory in which
-// all of that went well gets the mark that lets the next start read no segment. Nobody may use the logs any more.
+// all of that went well gets the mark that lets the next start read of segments no more than where they end. Nobody may use the logs any more.
 func (s *Store) Close(clean bool) error {
 	s.mu.Lock()
 	if s.closed {

@@ -11,6 +11,7 @@ import (
 	"millrace/storage/batch"
 	"millrace/storage/check"
 	"millrace/storage/disktest"
+	"millrace/storage/log"
 )
 
 // place is what a log line says of damage: topic, partition, offset, file and position.
@@ -90,5 +91,46 @@ func TestWhoFindsDamage(t *testing.T) {
 				fs.Kill()
 			}
 		})
+	}
+}
+
+// TestDirectoryInTheWay: where a directory stands in a file's place its partition is offline, which is said in a sentence; the
+// data directory and what else lies there is served.
+func TestDirectoryInTheWay(t *testing.T) {
+	for _, clean := range []bool{true, false} {
+		for _, suffix := range []string{"00000000000000000000.log", "00000000000000000003.log", "00000000000000000000.index", "00000000000000000003.snapshot", "leader-epoch-checkpoint", "partition.metadata"} {
+			h := newHouse(t)
+			for p := range int32(2) {
+				l := h.log("t", 1, p)
+				h.ok(l.AssignEpoch(1))
+				h.add(l, 3)
+				h.ok(l.Flush())
+			}
+			if clean {
+				h.ok(h.s.Close(true))
+			} else {
+				h.ok(h.s.Checkpoint())
+				h.fs.Kill()
+			}
+			name := "/data/t-0/" + suffix
+			if h.exists(name) {
+				h.ok(h.fs.Remove(name))
+			}
+			h.ok(h.fs.MkdirAll(name + "/x"))
+			for range 2 {
+				h.open()
+				_, err := h.s.Log("t", [16]byte{1}, 0, log.DefaultConfig())
+				if want := "open log t-0: " + name + " is a directory, where a file of the log belongs"; err == nil || err.Error() != want {
+					t.Errorf("%s, closed in order %v: %v", suffix, clean, err)
+				}
+				l := h.log("t", 1, 1)
+				h.add(l, 1)
+				h.ok(l.Roll())
+				if err := h.s.Failures(); len(err) > 0 {
+					t.Errorf("%s, closed in order %v: %v", suffix, clean, err)
+				}
+				h.fs.Kill()
+			}
+		}
 	}
 }

@@ -66,8 +66,8 @@ func heap() int64 {
 }
 
 // TestManyPartitions: what an idle partition weighs in memory, and what a start asks of the disk for it after a stop in
-// order: which files there are and how long the segment is, whose they are, the epochs, and the producers as they were at
-// the end. Neither a segment nor an index is opened.
+// order: which files there are and how long the segment is, whose they are, the epochs, the producers as they were at the
+// end, and whether the segment ends there. Of a small segment no index is opened.
 func TestManyPartitions(t *testing.T) {
 	n := 10_000
 	if testing.Short() {
@@ -75,7 +75,7 @@ func TestManyPartitions(t *testing.T) {
 	}
 	fs := manyLogs(t, n)
 	fs.Refuse(func(op, name string) error {
-		if op == "open" && (strings.HasSuffix(name, ".log") || strings.HasSuffix(name, "index")) {
+		if op == "open" && strings.HasSuffix(name, "index") {
 			return errors.New("is opened at a start")
 		}
 		return nil
@@ -89,7 +89,7 @@ func TestManyPartitions(t *testing.T) {
 	if weight > 3500 {
 		t.Errorf("an idle partition weighs %d bytes", weight)
 	}
-	if most := 3*n + 50; c.Opens > most || c.Reads > most || c.Looks > 2*n+50 || c.Changes > 50 || c.Bytes > int64(n)*200 {
+	if most := 4*n + 50; c.Opens > most || c.Reads > most || c.Looks > 2*n+50 || c.Changes > 50 || c.Bytes > int64(n)*200 {
 		t.Errorf("%d partitions cost %+v", n, c)
 	}
 	// All are written to, and some then read in a segment that is not: as many files stay open as may, and no more.

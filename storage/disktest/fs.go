@@ -18,6 +18,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"millrace/storage/disk"
@@ -171,7 +172,7 @@ func (f *FS) Open(name string, flag disk.Flag) (disk.File, error) {
 		n = &node{modified: f.now()}
 		d.do(change{given: base, node: n})
 	case n.dir:
-		return nil, &fs.PathError{Op: "open", Path: name, Err: errors.New("is a directory")}
+		return nil, &fs.PathError{Op: "open", Path: name, Err: syscall.EISDIR}
 	case flag&disk.Create != 0 && flag&disk.Exclusive != 0:
 		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrExist}
 	case flag&disk.Truncated != 0 && n.now.size > 0:

@@ -125,10 +125,35 @@ func (l *Log) openActive(now int64) error {
 		return nil
 	}
 	seg := l.last()
+	spoilt := l.active.spoilt
+	// Of a segment whose aborted transactions nobody can tell a read_committed reader is given nothing.
+	_, bad := seg.txns.list()
+	switch {
+	case faults.trustTxns:
+		bad = nil
+	case bad != nil && !isContent(bad) && !isMissing(bad):
+		return bad
+	case bad != nil && l.active.size == 0:
+		if bad = seg.txns.reset(); bad != nil {
+			return bad
+		}
+	}
+	if err := l.openIndexes(seg, now); err != nil {
+		return err
+	}
+	if l.active.spoilt = l.active.spoilt || spoilt; bad != nil {
+		l.spoil(bad)
+	}
+	return nil
+}
+
+// openIndexes makes a segment the one that is written to, with the indexes that it has or, where these are not what they can
+// be, such as are made anew.
+func (l *Log) openIndexes(seg *segment, now int64) error {
 	offsets, times, newest, err := l.checkIndexes(seg, l.active.size)
 	if isMissing(err) || errors.As(err, new(*IndexError)) {
 		l.logger.Warn("index is rebuilt", l.field(), errField(err))
-		return l.rebuild(seg, l.active.size, now)
+		return l.rebuild(seg, l.active.size, now, true)
 	}
 	if err != nil {
 		return err
@@ -242,7 +267,7 @@ func (l *Log) roll(base batch.Offset, now int64) error {
 	// A recovery that begins with the new segment does not look at the old one.
 	sync := l.beginsAt(base) && !faults.pointPasses
 	err := l.exchangeActive(base, now, sync)
-	if errors.Is(err, ErrNoDescriptor) && !l.begunHalf {
+	if (errors.Is(err, ErrNoDescriptor) || isContent(err)) && !l.begunHalf {
 		// A snapshot where no segment begins says that the log was closed there. A flush that is under way may raise the
 		// recovery point to it without another look at the directory: it is gone for good before that.
 		if drop := l.dropSnapshots(func(o batch.Offset) bool { return o == base && !l.isBase(o) }); drop != nil {
@@ -256,8 +281,8 @@ func (l *Log) roll(base batch.Offset, now int64) error {
 	return err
 }
 
-// exchangeActive closes the active segment and begins one at base. Where no descriptor is left the old one is opened again
-// at the next append.
+// exchangeActive closes the active segment and begins one at base. Where no descriptor is left, or something else stands
+// under the new one's names, the old one is opened again at the next append.
 func (l *Log) exchangeActive(base batch.Offset, now int64, sync bool) error {
 	seg := l.last()
 	if err := l.closeActive(sync); err != nil {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 
+	"go.uber.org/zap"
+
 	"millrace/storage/batch"
 	"millrace/storage/producer"
 )
@@ -109,6 +111,14 @@ func (l *Log) knowAborted(m *batch.Marker) error {
 	return nil
 }
 
+// spoil has the next append begin a segment, because of what this one's files hold.
+func (l *Log) spoil(why error) {
+	if !l.active.spoilt {
+		l.active.spoilt = true
+		l.logger.Error("a new segment is begun: to the active one nothing can be appended", l.field(), zap.String("segment", l.last().log.where()), errField(why))
+	}
+}
+
 // copied is one batch of what a follower fetched.
 type copied struct {
 	h      batch.Header
@@ -197,6 +207,9 @@ func (l *Log) prepare(h batch.Header, size int, now int64) error {
 func (l *Log) mustRoll(h batch.Header, size int, now int64, pending int64, n int) (bool, error) {
 	a := &l.active
 	seg := l.last()
+	if a.spoilt {
+		return true, nil
+	}
 	have := a.size + pending
 	if have > int64(l.cfg.Load().SegmentBytes)-int64(size) || have+int64(size) > maxSegment || !fits(h.LastOffset(), seg.base) {
 		return true, nil
@@ -206,6 +219,10 @@ func (l *Log) mustRoll(h batch.Header, size int, now int64, pending int64, n int
 	}
 	if !a.hasFirst && a.size > 0 {
 		first, err := l.firstTimestamp(seg)
+		if isContent(err) {
+			l.spoil(err) // what cannot be read says no time, nor what the batches before the appended ones are
+			return true, nil
+		}
 		if err != nil {
 			return false, err
 		}

@@ -5,7 +5,7 @@ import (
 )
 
 // Close closes the log in order: everything is made durable, the indexes are cut to their entries, and a producer
-// snapshot at the log end lets the next Open read nothing else. A log that was not written to since Open is left as it
+// snapshot at the log end lets the next Open read little else. A log that was not written to since Open is left as it
 // is. Sections that are being sent keep their files.
 func (l *Log) Close() error {
 	if l.closed {
@@ -13,7 +13,7 @@ func (l *Log) Close() error {
 	}
 	l.stopCleaning()
 	defer l.abandon()
-	if err := l.directory.Offline(); err != nil {
+	if err := l.usable(); err != nil {
 		return err
 	}
 	if err := l.dropHalf(); err != nil {

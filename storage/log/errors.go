@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"syscall"
 
 	"millrace/storage/batch"
 )
@@ -55,6 +56,32 @@ func (e *DamagedError) Error() string {
 
 func (e *DamagedError) Unwrap() error { return e.Reason }
 
+// UnusableError says that a log is out of use until the broker starts again: a change of it was begun, and what its files
+// hold did not let it be brought to its end. Its data directory is not to blame.
+type UnusableError struct {
+	Op  string
+	Err error
+}
+
+func (e *UnusableError) Error() string {
+	return fmt.Sprintf("log is out of use since %s failed: %v", e.Op, e.Err)
+}
+
+func (e *UnusableError) Unwrap() error { return e.Err }
+
+// NotFileError says that something stands under the name of one of a log's files that is none.
+type NotFileError struct{ Path string }
+
+func (e *NotFileError) Error() string {
+	return fmt.Sprintf("%s is a directory, where a file of the log belongs", e.Path)
+}
+
+// isContent says whether an error comes from what a log's files hold, or from what somebody has put in their place, and not
+// from a disk that fails.
+func isContent(err error) bool {
+	return !faults.blameDisk && (isCorrupt(err) || errors.As(err, new(*NotFileError)) || errors.Is(err, syscall.EISDIR))
+}
+
 // OfflineError says that a data directory was given up after an operation on it failed. It stays so until the broker
 // starts again: what a failed write or sync left behind is unknown, and asking again would only seem to work.
 type OfflineError struct {
@@ -85,10 +112,11 @@ func (d *Directory) Offline() error {
 	return nil
 }
 
-// Fail gives the directory up, unless it was already, and returns why. For lack of a descriptor it is not given up: then
-// nothing was done to it, and whoever asks sees to it that what he knows of his files stays true.
+// Fail gives the directory up, unless it was already, and returns why. For lack of a descriptor it is not given up, nor for
+// what a log's files hold, which is that log's trouble and no other's: then nothing was done to it, and whoever asks sees to
+// it that what he knows of his files stays true.
 func (d *Directory) Fail(op string, err error) error {
-	if errors.Is(err, ErrNoDescriptor) || lacksDescriptor(err) {
+	if errors.Is(err, ErrNoDescriptor) || lacksDescriptor(err) || isContent(err) {
 		return fmt.Errorf("%s: %w", op, err)
 	}
 	return d.GiveUp(op, err)

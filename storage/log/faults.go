@@ -35,4 +35,7 @@ type faultSwitches struct {
 	keepReplaced  bool // a start leaves the indexes of a replaced segment that is gone
 	noHorizon     bool // a cleaning removes tombstones and markers as soon as it sees them again
 	loseTxns      bool // a cleaning writes no index of aborted transactions
+	trustClose    bool // a start takes it that the newest segment ends where the log was closed
+	trustTxns     bool // an append does not look at the index of aborted transactions that it finds
+	blameDisk     bool // what the files hold is taken for an error of the disk
 }

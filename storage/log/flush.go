@@ -79,12 +79,12 @@ const (
 // flush makes durable what the newest view holds, if that is asked for still when it is its turn.
 func (l *Log) flush(what scope, due func(*View) bool) error {
 	if !due(l.View()) {
-		return l.directory.Offline()
+		return l.usable()
 	}
 	l.flushing.Lock()
 	defer l.flushing.Unlock()
 	if !due(l.View()) {
-		return l.directory.Offline()
+		return l.usable()
 	}
 	if l.onFlush == nil {
 		return l.flushView(l.View(), what)
@@ -97,7 +97,7 @@ func (l *Log) flush(what scope, due func(*View) bool) error {
 
 // flushView makes durable what a view holds; the caller holds flushing.
 func (l *Log) flushView(v *View, what scope) error {
-	if err := l.directory.Offline(); err != nil {
+	if err := l.usable(); err != nil {
 		return err
 	}
 	if v.closed {

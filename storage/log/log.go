@@ -8,7 +8,8 @@
 //
 // It promises:
 //   - What a Section gives never changes, not even by a truncation: the socket may still hold the pages.
-//   - An append that failed, or a sync that failed, takes the whole data directory out of use; neither is tried again.
+//   - A write that failed, or a sync that failed, takes the whole data directory out of use; neither is tried again. What
+//     is read and is not what was written concerns this log alone.
 //   - After a crash the log is what was appended up to some offset not below FlushedOffset, followed by nothing.
 //     Recovery cuts at the first bad batch behind the recovery point; damage below it is reported and left alone.
 //   - A batch a producer sends twice is stored once, as far as storage/producer remembers.
@@ -50,6 +51,8 @@ type Log struct {
 	cfg atomic.Pointer[Config]
 	// cutting is true while a truncation is under way: files may be shorter than the view says.
 	cutting atomic.Bool
+	// unusable is why nothing is written any more; nil: something may be.
+	unusable atomic.Pointer[UnusableError]
 
 	// From here on: the caller's lock.
 
@@ -122,6 +125,8 @@ type active struct {
 	size int64
 	// reserved: the file has room behind its length (preallocate).
 	reserved bool
+	// spoilt: what the files hold does not let more be appended, which then goes to a new segment.
+	spoilt bool
 	// maxTimestamp is the largest so far and maxOffset the last offset of the batch that brought it; -1: none, or not
 	// asked yet (open is false then).
 	maxTimestamp int64
@@ -173,6 +178,14 @@ func (l *Log) ready() error {
 	if l.closed {
 		return ErrClosed
 	}
+	return l.usable()
+}
+
+// usable says whether the log's files can be written to.
+func (l *Log) usable() error {
+	if e := l.unusable.Load(); e != nil {
+		return e
+	}
 	return l.directory.Offline()
 }
 
@@ -180,8 +193,13 @@ func (l *Log) fail(op string, err error) error {
 	return l.directory.Fail(fmt.Sprintf("%s of %s", op, l.dir), err)
 }
 
-// giveUp is fail where something was done and not brought to its end.
+// giveUp is fail where something was done and not brought to its end. What the log's own files hold takes the log out of use,
+// and not its directory.
 func (l *Log) giveUp(op string, err error) error {
+	if isContent(err) {
+		l.unusable.CompareAndSwap(nil, &UnusableError{Op: op, Err: err})
+		return l.unusable.Load()
+	}
 	return l.directory.GiveUp(fmt.Sprintf("%s of %s", op, l.dir), err)
 }
 

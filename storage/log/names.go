@@ -1,6 +1,7 @@
 package log
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -50,6 +51,18 @@ func parseName(name string) (o batch.Offset, suffix string, ok bool) {
 		return 0, "", false
 	}
 	return batch.Offset(n), name[nameDigits:], true
+}
+
+// isLogFile says whether a name is one that a log gives its files, on their way too.
+func isLogFile(name string) bool {
+	for _, way := range []string{suffixDeleted, suffixTmp, suffixCut, suffixCleaned, suffixSwap} {
+		if of, ok := strings.CutSuffix(name, way); ok {
+			name = of
+			break
+		}
+	}
+	_, suffix, ok := parseName(name)
+	return name == metadataFile || name == epochFile || ok && slices.Contains([]string{suffixLog, suffixIndex, suffixTimeIndex, suffixTxnIndex, suffixSnapshot}, suffix)
 }
 
 // segmentFiles is which files of one base offset a directory holds.

@@ -22,7 +22,8 @@ const defaultOwnFiles = 16
 // defaultProducerExpireMs is producer.id.expiration.ms.
 const defaultProducerExpireMs = 24 * 3600 * 1000
 
-// Open opens the log in a directory, which need not exist. After a clean close it reads no segment; otherwise it reads
+// Open opens the log in a directory, which need not exist. After a clean close it reads no more than where the newest segment
+// ends, and begins another where that is not where the log was closed, so as to append to none that is damaged; otherwise it reads
 // those at and behind the recovery point, cuts what a crash left behind the last good batch, and makes indexes and
 // producer state anew. A *DamagedError says that a log is beyond what may be mended without losing what was flushed.
 func Open(o Options) (*Log, Report, error) {
@@ -178,6 +179,8 @@ func (l *Log) list() (listing, error) {
 	for _, e := range entries {
 		if !e.Dir {
 			list.add(e.Name)
+		} else if isLogFile(e.Name) {
+			return list, &NotFileError{Path: l.dir + "/" + e.Name}
 		}
 	}
 	return list, nil
@@ -236,6 +239,9 @@ func (l *Log) openSegments(list listing) ([]segmentFiles, error) {
 		info, err := seg.log.stat()
 		if err != nil {
 			return nil, err
+		}
+		if info.Dir { // a link to one
+			return nil, &NotFileError{Path: seg.log.path}
 		}
 		if info.Size > maxSegment {
 			return nil, fmt.Errorf("segment %d has %d bytes, more than an index can address", f.base, info.Size)
@@ -308,10 +314,9 @@ func (l *Log) lostEpochs(o Options) (bool, error) {
 	return false, nil
 }
 
-// openClean opens a log that was closed in order: the snapshot that closing it left says where it ends, so nothing but
-// that snapshot is read.
+// openClean opens a log that was closed in order: the snapshot that closing it left says where it ends, so nothing is read
+// but that snapshot and what stands at the end of the newest segment: somebody may have changed the file since.
 func (l *Log) openClean(o Options, found []segmentFiles, report *Report) error {
-	var err error
 	seg := l.last()
 	for i, f := range found {
 		if (l.segs[i].size > 0 || l.segs[i] != seg) && !(f.index && f.time) {
@@ -324,22 +329,48 @@ func (l *Log) openClean(o Options, found []segmentFiles, report *Report) error {
 		s.synced.Store(true)
 	}
 	l.active = active{size: seg.size, maxTimestamp: batch.NoTimestamp, maxOffset: seg.base}
-	n := len(l.snapshots)
-	// Where a newer segment was taken away the snapshot of its base is left, or its index.
-	whole := l.missing <= seg.base && (n < 2 || l.snapshots[n-2] <= seg.base)
-	if whole && n > 0 && l.snapshots[n-1] == o.RecoveryPoint && (o.RecoveryPoint > seg.base) == (seg.size > 0) && o.RecoveryPoint >= seg.base {
-		l.end = o.RecoveryPoint
-	} else if l.end, err = seg.endOf(seg.size); err != nil {
-		return l.damaged(err, seg)
+	n, point := len(l.snapshots), o.RecoveryPoint
+	// The checkpoint and the snapshot say the same of it. Where a newer segment was taken away the snapshot of its base is left,
+	// or its index.
+	known := n > 0 && l.snapshots[n-1] == point && point >= seg.base && l.missing <= seg.base && (n < 2 || l.snapshots[n-2] <= seg.base)
+	end, pos, err := l.tail(seg, report)
+	if faults.trustClose && known {
+		end, err = point, nil
 	}
-	if l.end < o.RecoveryPoint {
-		report.Lost = o.RecoveryPoint - l.end
+	var torn *Damage
+	switch {
+	case err == nil && (end <= point || !known):
+		l.end = end
+	case err != nil && !isCorrupt(err):
+		return err
+	case !known:
+		return l.damaged(err, seg)
+	case end < point:
+		// What was flushed cannot be reached. It keeps its offsets, and is left as it is.
+		l.end = point
+		torn = &Damage{Segment: seg.log.path, Position: pos, Offset: end, Reason: fmt.Errorf("of the log that was closed at offset %d, %d bytes are left here: %w", point, seg.size-pos, err)}
+		report.Damage = append(report.Damage, *torn)
+	default:
+		l.logger.Warn("log goes on behind where it was closed in order: what follows is read as after a crash", l.field(), zap.Int64("offset", int64(point)), zap.String("segment", seg.log.path), zap.Int64("bytes", seg.size))
+		return l.recover(o, found, true, report)
+	}
+	if l.end < point {
+		report.Lost = point - l.end
+		if err := seg.txns.truncate(l.end); err != nil && !isContent(err) {
+			return l.fail("transaction index", err)
+		}
+		// What is appended now is not flushed, whatever the checkpoint says of its offsets.
+		if l.lower != nil {
+			if err := l.lower(l.end); err != nil {
+				return l.fail("recovery point", err)
+			}
+		}
 	}
 	at, err := l.loadProducers(l.start, l.end, l.segs[0].base, report)
 	if err != nil {
 		return err
 	}
-	if at < l.end {
+	if at < l.end && torn == nil {
 		for i := range l.segs {
 			if err := l.replay(i, at, report); err != nil {
 				return l.damaged(err, l.segs[i])
@@ -347,6 +378,77 @@ func (l *Log) openClean(o Options, found []segmentFiles, report *Report) error {
 		}
 	}
 	l.setFlushed(l.end)
+	if torn != nil {
+		return l.passOver(report)
+	}
+	return nil
+}
+
+// tail follows the batches of a segment from the newest one that its index knows to the file's end. It says where they end;
+// a *CorruptError says why they do not end with the file.
+func (l *Log) tail(seg *segment, report *Report) (end batch.Offset, pos int64, err error) {
+	switch {
+	case seg.size == 0:
+		return seg.base, 0, nil
+	case seg.size <= smallScan:
+		return l.tailFrom(seg, nil, report) // one read
+	}
+	e, ok, err := seg.offsets.last()
+	if err != nil && !isContent(err) && !isMissing(err) {
+		return seg.base, 0, err
+	}
+	if err == nil && ok && e.position > 0 && int64(e.position) < seg.size {
+		if end, pos, err := l.tailFrom(seg, &e, report); !isCorrupt(err) || pos > int64(e.position) {
+			return end, pos, err
+		}
+	}
+	return l.tailFrom(seg, nil, report)
+}
+
+func (l *Log) tailFrom(seg *segment, from *offsetEntry, report *Report) (end batch.Offset, pos int64, err error) {
+	f, err := seg.log.acquire()
+	if err != nil {
+		return seg.base, 0, err
+	}
+	defer seg.log.release()
+	buf := smallBuffers.Get().(*[]byte)
+	defer smallBuffers.Put(buf)
+	s := scanner{f: f, limit: seg.size, buf: *buf}
+	defer func() { report.Scanned += s.read }()
+	if end = seg.base; from != nil {
+		s.pos = int64(from.position)
+	}
+	for {
+		h, err := s.header()
+		switch {
+		case err == io.EOF:
+			return end, s.pos, nil
+		case err != nil:
+			return end, s.pos, fmt.Errorf("segment %d: %w", seg.base, err)
+		case h.BaseOffset < end || !fits(h.LastOffset(), seg.base) || from != nil && h.LastOffset() != seg.base+batch.Offset(from.relative):
+			return end, s.pos, &CorruptError{Position: s.pos, Why: fmt.Sprintf("batch of offsets %d to %d, expected %d", h.BaseOffset, h.LastOffset(), end)}
+		}
+		from, end = nil, h.NextOffset()
+		s.step(h)
+	}
+}
+
+// passOver begins a segment at the log end, behind one that does not end there: what is appended stands in a file that readers
+// and recoveries can follow.
+func (l *Log) passOver(report *Report) error {
+	l.touched = true
+	if err := l.roll(l.end, l.now().UnixMilli()); err != nil {
+		return l.fail("roll", err)
+	}
+	if err := l.closeActive(true); err != nil {
+		return l.fail("roll", err)
+	}
+	l.active = active{maxTimestamp: batch.NoTimestamp, maxOffset: l.last().base}
+	// Were its name lost, the next start would come upon the damage again, perhaps after a crash.
+	if err := l.fs.SyncDir(l.dir); err != nil {
+		return l.fail("roll", err)
+	}
+	l.dirDirty.Store(false)
 	return nil
 }
 
@@ -433,7 +535,7 @@ func (l *Log) makeIndexes(seg *segment, report *Report) error {
 	for _, path := range paths {
 		*path += suffixTmp
 	}
-	err := l.rebuild(seg, seg.size, l.now().UnixMilli())
+	err := l.rebuild(seg, seg.size, l.now().UnixMilli(), false)
 	if err == nil {
 		if err = l.closeActive(true); err != nil {
 			err = l.fail("making indexes", err)
@@ -471,10 +573,16 @@ func (l *Log) dropIndexes(seg *segment) error {
 }
 
 // rebuild makes a segment the one that is written to, with indexes made anew from its batches' headers. Where that fails
-// what is known of the active segment is what was: above all, where it ends.
-func (l *Log) rebuild(seg *segment, size, now int64) error {
+// what is known of the active segment is what was: above all, where it ends. Where partly is true it does not fail where the
+// batches cannot be followed to the end: the indexes go as far, and nothing is appended to that segment any more.
+func (l *Log) rebuild(seg *segment, size, now int64, partly bool) error {
 	saved, room := l.active, l.indexBytes
 	err := l.reindex(seg, size, now)
+	if partly && l.active.open && isCorrupt(err) {
+		l.active.size = size
+		l.spoil(err)
+		return nil
+	}
 	if err == nil {
 		return nil
 	}

@@ -306,7 +306,8 @@ func TestIndexesHalfMade(t *testing.T) {
 	}
 }
 
-// TestForgottenProducersCostNoReading: a start that forgets producers leaves a log of which the next one reads nothing.
+// TestForgottenProducersCostNoReading: a start that forgets producers leaves a log of which the next one reads no more than
+// where it ends.
 func TestForgottenProducersCostNoReading(t *testing.T) {
 	x := newLived(t)
 	x.add(20)
@@ -316,7 +317,7 @@ func TestForgottenProducersCostNoReading(t *testing.T) {
 	for life := range 3 {
 		x.ok(x.log.Close())
 		x.o.RecoveryPoint = x.log.RecoveryPoint()
-		if r, _ := x.open(true); r.Scanned != 0 {
+		if r, _ := x.open(true); r.Scanned > x.log.active.size || r.Scanned > smallScan {
 			t.Errorf("life %d: %d bytes were read", life, r.Scanned)
 		}
 	}

@@ -216,7 +216,7 @@ func (l *Log) copyHead(seg *segment, pos int64) error {
 		n, err := from.ReadAt(buf[:min(int64(len(buf)), pos-at)], at)
 		if n == 0 {
 			if err == nil || err == io.EOF {
-				err = io.ErrUnexpectedEOF
+				err = &CorruptError{Position: at, Why: "the segment ends", Err: io.ErrUnexpectedEOF}
 			}
 			return fmt.Errorf("copy segment: %w", err)
 		}

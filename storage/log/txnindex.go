@@ -36,13 +36,13 @@ func appendTxnEntry(b []byte, e abortedTxn) []byte {
 // decodeTxnIndex reads the bytes of a .txnindex file of the segment that begins at base.
 func decodeTxnIndex(b []byte, base batch.Offset) ([]abortedTxn, error) {
 	if len(b)%txnEntrySize != 0 {
-		return nil, fmt.Errorf("transaction index: %d bytes are no multiple of %d", len(b), txnEntrySize)
+		return nil, fmt.Errorf("%d bytes are no multiple of %d", len(b), txnEntrySize)
 	}
 	entries := make([]abortedTxn, 0, len(b)/txnEntrySize)
 	last := base - 1
 	for ; len(b) > 0; b = b[txnEntrySize:] {
 		if v := int16(binary.BigEndian.Uint16(b)); v != txnEntryVersion {
-			return nil, fmt.Errorf("transaction index: entry %d has version %d", len(entries), v)
+			return nil, fmt.Errorf("entry %d has version %d", len(entries), v)
 		}
 		e := abortedTxn{
 			producerID: batch.ProducerID(binary.BigEndian.Uint64(b[2:])),
@@ -51,7 +51,7 @@ func decodeTxnIndex(b []byte, base batch.Offset) ([]abortedTxn, error) {
 			lastStable: batch.Offset(binary.BigEndian.Uint64(b[26:])),
 		}
 		if e.last <= last || e.first < 0 || e.first > e.last {
-			return nil, fmt.Errorf("transaction index: entry %d (%d to %d) is out of order", len(entries), e.first, e.last)
+			return nil, fmt.Errorf("entry %d (%d to %d) is out of order", len(entries), e.first, e.last)
 		}
 		last = e.last
 		entries = append(entries, e)
@@ -106,7 +106,7 @@ func (x *txnIndex) list() ([]abortedTxn, error) {
 	}
 	entries, err := decodeTxnIndex(b, x.base)
 	if err != nil {
-		return nil, err
+		return nil, &IndexError{File: x.path, Why: err.Error()}
 	}
 	x.entries.CompareAndSwap(nil, &entries)
 	return entries, nil

@@ -371,7 +371,7 @@ func (w *world) reopenClean() error {
 	if err != nil {
 		return err
 	}
-	if r.Scanned != 0 || r.Recovered || r.Cut != nil || r.Lost != 0 || len(r.Damage)+len(r.Rebuilt)+len(r.Dropped) != 0 {
+	if r.Scanned > 2*smallScan || r.Recovered || r.Cut != nil || r.Lost != 0 || len(r.Damage)+len(r.Rebuilt)+len(r.Dropped) != 0 {
 		return differ("opening after a clean close: %+v", r)
 	}
 	return w.resume()
