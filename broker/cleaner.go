@@ -42,7 +42,8 @@ func (b *Broker) startCleaner() {
 	c := b.store.NewCleaner(func() []storage.Cleanable {
 		var list []storage.Cleanable
 		for _, p := range b.replicas.all() {
-			if l := p.Log(); l.Config().Compact && !l.CleaningPaused() {
+			// Of a directory that was given up nothing is changed any more.
+			if l := p.Log(); l.Config().Compact && !l.CleaningPaused() && l.Offline() == nil {
 				list = append(list, cleanable{p, b})
 			}
 		}
@@ -93,13 +94,14 @@ func (b *Broker) configureCleaner(set config.Lookup) {
 	}
 }
 
-// retainOne applies retention to a partition and says what went.
+// retainOne applies retention to a partition and says what went. That a directory
+// was given up on the way is told of the directory, once.
 func (b *Broker) retainOne(p *partition.Partition) {
 	gone, err := p.Retain()
 	for _, why := range gone {
 		b.log.Info("retention", zap.Stringer("partition", p), zap.String("removed", why))
 	}
-	if err != nil {
+	if err != nil && p.Log().Offline() == nil {
 		b.log.Error("retention failed", zap.Stringer("partition", p), zap.Error(err))
 	}
 }

@@ -132,9 +132,12 @@ const expireInterval = time.Second
 // it is to be made durable.
 const flushInterval = time.Second
 
+// retain applies retention to what is served.
 func (b *Broker) retain() {
 	for _, p := range b.replicas.all() {
-		b.retainOne(p)
+		if p.Log().Offline() == nil {
+			b.retainOne(p)
+		}
 	}
 }
 
