@@ -45,7 +45,8 @@ type Options struct {
 	Topics    []Topic // there before Ready is called
 
 	// Ready is called once, when produce, InitProducerId and JoinGroup would
-	// all succeed.
+	// all succeed: the last one unless what is stored of its group does not load,
+	// or takes longer than a start waits.
 	Ready func(Info)
 
 	Outside Outside // of a broker in a container; zero: not in one

@@ -70,6 +70,9 @@ func (l *coordinatorLog) Read(from batch.Offset, maxBytes int) ([]byte, error) {
 	return l.part.Records(from, maxBytes)
 }
 
+// Where is part of coordinator.Log.
+func (l *coordinatorLog) Where(o batch.Offset) (file string, position int64) { return l.part.Where(o) }
+
 // Watch is part of coordinator.Log.
 func (l *coordinatorLog) Watch(wake func()) (stop func()) {
 	place := &partition.Watching{}

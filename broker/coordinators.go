@@ -3,7 +3,10 @@ package broker
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf16"
 
@@ -15,6 +18,7 @@ import (
 	"millrace/broker/group"
 	"millrace/broker/machine"
 	"millrace/controller/image"
+	"millrace/storage"
 	"millrace/storage/batch"
 	"millrace/storage/codec"
 	"millrace/storage/log"
@@ -27,6 +31,7 @@ type coordinators struct {
 	mu     sync.RWMutex
 	shards map[int32]*coordinator.Shard
 	epochs map[int32]int32 // the leader epoch each shard was made for
+	late   atomic.Bool     // some load still although the start has ended
 
 	// creating is not nil while this broker creates __consumer_offsets; it is
 	// closed when the attempt is over.
@@ -137,16 +142,22 @@ func (s *coordinators) get(partition int32) *coordinator.Shard {
 	return s.shards[partition]
 }
 
-// loaded waits until the shard of a partition led here has loaded. It is soon
-// done for a topic that was just made; a shard with much to read may take
-// longer than the wait, and clients are then told to ask again.
+// loaded waits until the shard of a partition led here has loaded, or could not:
+// then it says so itself. It is soon done for a topic that was just made; a shard
+// with much to read may take longer than the wait, and clients are then told to
+// ask again.
 func (s *coordinators) loaded(ctx context.Context, partition int32) error {
 	ctx, cancel := context.WithTimeout(ctx, autoCreateTimeout)
 	defer cancel()
-	if shard := s.get(partition); shard != nil {
-		return shard.AwaitLoaded(ctx)
+	shard := s.get(partition)
+	if shard == nil {
+		return nil
 	}
-	return nil
+	err := shard.AwaitLoaded(ctx)
+	if errors.As(err, new(*coordinator.LoadError)) {
+		return nil
+	}
+	return err
 }
 
 // all lists the shards by partition.
@@ -164,6 +175,67 @@ func (s *coordinators) all() []*coordinator.Shard {
 		}
 	}
 	return list
+}
+
+// partitions lists those whose shards are as asked for, in order.
+func (s *coordinators) partitions(which func(*coordinator.Shard) bool) []int32 {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	var list []int32
+	for p, shard := range s.shards { // any order: they are sorted
+		if which(shard) {
+			list = append(list, p)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// unsettled lists the partitions whose shards have not loaded yet. Those whose
+// logs do not load are not among them.
+func (s *coordinators) unsettled() []int32 {
+	return s.partitions(func(shard *coordinator.Shard) bool { return !shard.Settled() })
+}
+
+// awaitSettled waits until no shard is loading for the first time.
+func (s *coordinators) awaitSettled(ctx context.Context) error {
+	for {
+		list := s.unsettled()
+		if len(list) == 0 {
+			return nil
+		}
+		if shard := s.get(list[0]); shard != nil {
+			_ = shard.AwaitLoaded(ctx) // one that was stopped is listed no more
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+}
+
+// notServed says why groups are not served by whom the cluster has for their
+// coordinator; nil: they are.
+func (s *coordinators) notServed() error {
+	failed := s.partitions(func(shard *coordinator.Shard) bool { return shard.Failure() != nil })
+	if len(failed) > 0 {
+		return fmt.Errorf("groups are not served: what %s holds of them does not load", ofOffsetsTopic(failed))
+	}
+	if !s.late.Load() {
+		return nil
+	}
+	if list := s.unsettled(); len(list) > 0 {
+		return fmt.Errorf("groups are not served yet: what %s holds of them is being loaded", ofOffsetsTopic(list))
+	}
+	return nil
+}
+
+// ofOffsetsTopic names partitions of __consumer_offsets.
+func ofOffsetsTopic(partitions []int32) string {
+	names := make([]storage.Name, len(partitions))
+	for i, p := range partitions {
+		names[i] = storage.Name{Topic: offsetsTopic, Partition: p}
+	}
+	return someNames(names)
 }
 
 // imageChanged brings the shards in line with an image about to be applied: a
@@ -191,15 +263,16 @@ func (s *coordinators) imageChanged(img *image.Image, delta *image.Delta) {
 				continue
 			}
 			s.shards[p.Index] = coordinator.NewShard(coordinator.Options{
-				Log:          &coordinatorLog{part: part, epoch: batch.LeaderEpoch(p.LeaderEpoch), seen: b.seen},
-				Machine:      b.newGroupMachine,
-				Image:        img,
-				Logger:       b.log.With(zap.Int32("coordinator", p.Index)),
-				Now:          b.now,
-				WriteTimeout: millis(b.config.Int("offsets.commit.timeout.ms")),
-				LoadBytes:    int(b.config.Int("offsets.load.buffer.size")),
-				Scratch:      log.WithScratch,
-				Batches:      batch.BuilderOptions{Codec: codec.Kind(b.config.Int("offsets.topic.compression.codec"))},
+				Log:           &coordinatorLog{part: part, epoch: batch.LeaderEpoch(p.LeaderEpoch), seen: b.seen},
+				Machine:       b.newGroupMachine,
+				Image:         img,
+				Logger:        b.log.With(zap.String("topic", offsetsTopic), zap.Int32("partition", p.Index)),
+				Now:           b.now,
+				WriteTimeout:  millis(b.config.Int("offsets.commit.timeout.ms")),
+				ToldElsewhere: func(err error) bool { return errors.As(err, new(*log.OfflineError)) },
+				LoadBytes:     int(b.config.Int("offsets.load.buffer.size")),
+				Scratch:       log.WithScratch,
+				Batches:       batch.BuilderOptions{Codec: codec.Kind(b.config.Int("offsets.topic.compression.codec"))},
 			})
 			s.epochs[p.Index] = p.LeaderEpoch
 		}

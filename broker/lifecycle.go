@@ -70,6 +70,8 @@ func start(ctx context.Context, o Options) (b *Broker, err error) {
 	if err := b.register(ctx); err != nil {
 		return b, err
 	}
+	// From here on the cluster counts the time that it hears nothing, however long the rest takes.
+	b.background(b.heartbeats)
 	// Now that all there was before the registration is applied, what is left over
 	// belongs to nothing.
 	b.replicas.putAsideStrays()
@@ -86,7 +88,6 @@ func start(ctx context.Context, o Options) (b *Broker, err error) {
 	if err := b.declare(ctx, o.Topics); err != nil {
 		return b, err
 	}
-	b.background(b.heartbeats)
 	b.background(b.watchDirectories)
 	b.background(b.housekeep)
 	b.background(b.expireFollowers)
@@ -259,13 +260,38 @@ func (b *Broker) settle(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// awaitCoordinators waits until every shard has loaded.
+// How long a start waits for coordinators before it says what for, and before it
+// goes on without them, as Kafka does from the first: who asks them is told to ask
+// again meanwhile.
+const (
+	loadTold    = 5 * time.Second
+	loadTimeout = time.Minute
+)
+
+// awaitCoordinators waits until every shard has loaded, or could not, which it has
+// told itself; or until that takes too long.
 func (b *Broker) awaitCoordinators(ctx context.Context) error {
-	for _, shard := range b.coordinators.all() {
-		if err := shard.AwaitLoaded(ctx); err != nil {
-			return fmt.Errorf("waiting for a coordinator to load: %w", err)
+	begun := time.Now()
+	for _, patience := range []time.Duration{loadTold, loadTimeout - loadTold} {
+		within, cancel := context.WithTimeout(ctx, patience)
+		err := b.coordinators.awaitSettled(within)
+		cancel()
+		if err == nil || ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if patience == loadTold {
+			b.log.Info("the start waits for groups and committed offsets to be loaded", zap.String("from", ofOffsetsTopic(b.coordinators.unsettled())))
 		}
 	}
+	b.coordinators.late.Store(true)
+	b.log.Warn("groups and committed offsets are still being loaded: the start goes on without them, and their groups are told to ask again",
+		zap.String("from", ofOffsetsTopic(b.coordinators.unsettled())))
+	b.background(func(ctx context.Context) {
+		if b.coordinators.awaitSettled(ctx) == nil {
+			b.coordinators.late.Store(false)
+			b.log.Info("groups and committed offsets are loaded", zap.Duration("took", time.Since(begun).Round(time.Millisecond)))
+		}
+	})
 	return nil
 }
 

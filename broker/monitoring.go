@@ -54,8 +54,9 @@ func (b *Broker) stopMonitor() error {
 }
 
 // Ready says why clients are not served: the broker starts or stops, a data
-// directory has failed or is not there although partitions lie in it, or the
-// cluster does not know this broker any more.
+// directory has failed or is not there although partitions lie in it, groups have
+// no coordinator because its log does not load, or the cluster does not know this
+// broker any more.
 func (b *Broker) Ready() error {
 	switch b.phase.Load() {
 	case phaseStarting:
@@ -72,6 +73,9 @@ func (b *Broker) Ready() error {
 			n += m
 		}
 		return fmt.Errorf("%d partitions are offline: they lie in data directories that are not there", n)
+	}
+	if err := b.coordinators.notServed(); err != nil {
+		return err
 	}
 	if err := b.controller.Err(); err != nil {
 		return fmt.Errorf("the controller has stopped: %w", err)

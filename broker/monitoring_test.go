@@ -1,11 +1,15 @@
 package broker
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
+	"millrace/broker/coordinator"
+	"millrace/broker/machine"
 	"millrace/storage"
+	"millrace/storage/batch"
 	"millrace/storage/disktest"
 	"millrace/storage/log"
 )
@@ -31,6 +35,34 @@ func TestNotReadyWithoutADirectory(t *testing.T) {
 		t.Errorf("elsewhere: %v", got)
 	}
 	if err := b.Ready(); err == nil || !strings.Contains(err.Error(), "3 partitions are offline") {
+		t.Errorf("ready: %v", err)
+	}
+}
+
+// badLog is a coordinator's log that holds a record and cannot be read.
+type badLog struct{ coordinator.Log }
+
+func (badLog) Start() batch.Offset                        { return 0 }
+func (badLog) End() batch.Offset                          { return 1 }
+func (badLog) Read(batch.Offset, int) ([]byte, error)     { return nil, errors.New("no batch") }
+func (badLog) Where(batch.Offset) (file string, at int64) { return "", -1 }
+func (badLog) Watch(func()) (stop func())                 { return func() {} }
+
+// TestNotReadyWithoutGroups: nor is a broker ready whose groups cannot be served.
+func TestNotReadyWithoutGroups(t *testing.T) {
+	s, err := storage.Open(storage.StoreOptions{Dirs: []string{"/a"}, FS: disktest.New(), NodeID: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close(false)
+	b := &Broker{store: s}
+	b.phase.Store(phaseRunning)
+	b.coordinators.shards = map[int32]*coordinator.Shard{3: coordinator.NewShard(coordinator.Options{Log: badLog{}, Machine: func() machine.Machine { return nil }})}
+	defer b.coordinators.stop()
+	if err := b.coordinators.awaitSettled(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Ready(); err == nil || !strings.Contains(err.Error(), "__consumer_offsets-3 holds of them does not load") {
 		t.Errorf("ready: %v", err)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+
+	"millrace/storage/batch"
 )
 
 // Error is why a request was not answered by the machine. Code is the Kafka
@@ -35,6 +37,19 @@ func (e *Error) Is(target error) bool {
 	t, ok := target.(*Error)
 	return ok && t.Code == e.Code
 }
+
+// LoadError is why a shard's log does not load, and the offset up to which it
+// did.
+type LoadError struct {
+	Offset batch.Offset
+	Err    error
+}
+
+func (e *LoadError) Error() string {
+	return fmt.Sprintf("the coordinator's log does not load from offset %d on: %v", e.Offset, e.Err)
+}
+
+func (e *LoadError) Unwrap() error { return e.Err }
 
 // The errors that the driver itself gives.
 var (

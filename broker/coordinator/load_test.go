@@ -33,8 +33,8 @@ func TestLoading(t *testing.T) {
 		d.wantErr(get{"k7"}, ErrLoading)
 		close(l.block)
 		pass(1500 * time.Millisecond)
-		d.wantErr(get{"k7"}, ErrLoading)
-		pass(time.Second)
+		d.wantErr(get{"k7"}, ErrNotCoordinator) // as Kafka says where a load has failed
+		pass(2 * time.Second)
 		for i := range 100 {
 			d.want(get{fmt.Sprint("k", i)}, strings.Repeat("x", i))
 		}
@@ -100,24 +100,51 @@ func TestCompactedLog(t *testing.T) {
 	})
 }
 
+// TestDamagedBatch: a log that does not load is told of once, with the place, is not read over and over again, and loads
+// once it is mended. Nobody waits for it.
 func TestDamagedBatch(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		d := newDesk(t, &memLog{}).open()
 		d.want(put{key: "a", value: "1"}, "ok")
+		d.want(put{key: "b", value: "2"}, "ok")
+		d.want(put{key: "c", value: "3"}, "ok")
 		d.s.Stop()
-		core, logs := observer.New(zap.ErrorLevel)
+		core, logs := observer.New(zap.InfoLevel)
 		d.o.Logger = zap.New(core)
-		d.log.flip()
+		d.lives = 0
+		d.log.flip(1)
 		d.open()
 		defer func() { d.s.Stop() }()
-		pass(5 * time.Second)
-		d.wantErr(get{"a"}, ErrLoading)
-		if logs.FilterMessageSnippet("loading the coordinator failed").Len() < 3 {
-			t.Fatalf("logged: %v", logs.All())
+		var why *LoadError
+		if err := d.s.AwaitLoaded(t.Context()); !errors.As(err, &why) || why.Offset != 1 || !d.s.Settled() {
+			t.Fatalf("whoever waits is told %v", err)
 		}
-		d.log.flip()
-		pass(5 * time.Second)
+		pass(time.Hour)
+		d.wantErr(get{"a"}, ErrNotCoordinator)
+		all := logs.TakeAll()
+		if len(all) != 1 || all[0].Level != zap.ErrorLevel {
+			t.Fatalf("logged: %v", all)
+		}
+		told := all[0].ContextMap()
+		if told["offset"] != int64(1) || told["file"] != "memory" || told["position"] != int64(len(d.log.batches[0])) || !strings.Contains(fmt.Sprint(told["error"]), "offset 1") {
+			t.Fatalf("told: %v", told)
+		}
+		if d.lives < 60 || d.lives > 70 {
+			t.Fatalf("read %d times in an hour", d.lives)
+		}
+		// Another place is told of again.
+		d.log.flip(1)
+		d.log.flip(2)
+		pass(time.Hour)
+		if all := logs.TakeAll(); len(all) != 1 || all[0].ContextMap()["offset"] != int64(2) {
+			t.Fatalf("logged of another place: %v", all)
+		}
+		d.log.flip(2)
+		pass(time.Minute)
 		d.want(get{"a"}, "1")
+		if all := logs.TakeAll(); len(all) != 1 || all[0].Level != zap.InfoLevel || d.s.Failure() != nil {
+			t.Fatalf("logged once it is mended: %v", all)
+		}
 	})
 }
 

@@ -27,13 +27,16 @@ type Log interface {
 	// for offsets between Start and End. A cut batch at the end does no harm. The
 	// bytes are the caller's.
 	Read(from batch.Offset, maxBytes int) ([]byte, error)
+	// Where is the file, and the position in it, of what Read gives first for an
+	// offset, whole or not; "" and -1 where that cannot be told.
+	Where(o batch.Offset) (file string, position int64)
 	// Watch has wake called, from any goroutine and under any lock, whenever the
 	// high watermark moves. wake does not block. stop ends it.
 	Watch(wake func()) (stop func())
 }
 
 // replay feeds whole batches to the machine and gives the offset after the last
-// one.
+// one that the machine has taken.
 func (s *Shard) replay(m machine.Machine, b []byte, from batch.Offset) (next batch.Offset, err error) {
 	next = from
 	for len(b) > 0 {

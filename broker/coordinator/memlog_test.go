@@ -116,6 +116,19 @@ func (l *memLog) Read(from batch.Offset, maxBytes int) ([]byte, error) {
 	return out, nil
 }
 
+func (l *memLog) Where(o batch.Offset) (string, int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at := int64(0)
+	for _, b := range l.batches {
+		if h, _ := batch.ParseHeader(b); h.NextOffset() > o {
+			break
+		}
+		at += int64(len(b))
+	}
+	return "memory", at
+}
+
 func (l *memLog) Watch(wake func()) (stop func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -132,9 +145,9 @@ func (l *memLog) Watch(wake func()) (stop func()) {
 	}
 }
 
-// flip damages the first batch, or mends it again.
-func (l *memLog) flip() {
+// flip damages a batch, or mends it again.
+func (l *memLog) flip(i int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.batches[0][len(l.batches[0])-1] ^= 1
+	l.batches[i][len(l.batches[i])-1] ^= 1
 }

@@ -19,6 +19,9 @@
 //   - After an append whose outcome is unknown the machine is thrown away and
 //     loaded anew. Every request that was parked then gets ErrNotCoordinator, and
 //     so does every request when the shard stops.
+//   - A log that does not load is told of once, with where in it and why, and is
+//     tried again after pauses that double. Requests get ErrNotCoordinator
+//     meanwhile, as in Kafka, which does not try again.
 package coordinator
 
 import (
@@ -53,8 +56,12 @@ type Options struct {
 
 	WriteTimeout time.Duration // 5 s (offsets.commit.timeout.ms)
 	ReadTimeout  time.Duration // 1 s
-	// Backoff is the pause after a load that failed; 1 s.
-	Backoff time.Duration
+	// Backoff is the pause after a load that failed, 1 s; it doubles with each that
+	// follows, up to BackoffMax, 1 min.
+	Backoff, BackoffMax time.Duration
+	// ToldElsewhere says of why a load failed that whoever is to know is told of it
+	// already; nil: of nothing.
+	ToldElsewhere func(error) bool
 	// LoadBytes is how much of the log is read at once; 1 MiB. LoadLimit bounds
 	// the memory that one record may take; 128 MiB. A longer one, which no
 	// coordinator writes, is skipped.
@@ -83,6 +90,9 @@ func (o *Options) fill() {
 	if o.Backoff == 0 {
 		o.Backoff = time.Second
 	}
+	if o.BackoffMax == 0 {
+		o.BackoffMax = time.Minute
+	}
 	if o.LoadBytes == 0 {
 		o.LoadBytes = 1 << 20
 	}
@@ -107,7 +117,9 @@ type Shard struct {
 	done    chan struct{} // closed when the goroutine has ended
 	stop    sync.Once
 	loaded  atomic.Bool
-	first   chan struct{} // closed when it has loaded for the first time
+	failure atomic.Pointer[LoadError] // nil: it has loaded, or it is not known yet
+	first   chan struct{}             // closed when it has loaded for the first time, or could not
+	known   sync.Once                 // closes first
 
 	ctx    context.Context // of sends
 	cancel context.CancelFunc
@@ -181,7 +193,7 @@ func (s *Shard) do(ctx context.Context, c *call) (any, error) {
 		case <-s.quit:
 			return nil, ErrNotCoordinator
 		default:
-			return nil, ErrLoading
+			return nil, s.refusal()
 		}
 	}
 	select {
@@ -201,12 +213,13 @@ func (s *Shard) do(ctx context.Context, c *call) (any, error) {
 	}
 }
 
-// AwaitLoaded returns when the shard has loaded for the first time. The error
-// says that it was stopped before, or is that of ctx.
+// AwaitLoaded returns when the shard has loaded for the first time, or could
+// not: a *LoadError. Other errors say that it was stopped before, or are that of
+// ctx.
 func (s *Shard) AwaitLoaded(ctx context.Context) error {
 	select {
 	case <-s.first:
-		return nil
+		return s.Failure()
 	case <-s.done:
 		return ErrNotCoordinator
 	case <-ctx.Done():
@@ -216,6 +229,33 @@ func (s *Shard) AwaitLoaded(ctx context.Context) error {
 
 // Loaded says whether requests are served.
 func (s *Shard) Loaded() bool { return s.loaded.Load() }
+
+// Settled says whether the shard has loaded for the first time, or could not.
+func (s *Shard) Settled() bool {
+	select {
+	case <-s.first:
+		return true
+	default:
+		return false
+	}
+}
+
+// Failure is a *LoadError while the log does not load; nil: it has loaded, or is
+// being loaded for the first time.
+func (s *Shard) Failure() error {
+	if f := s.failure.Load(); f != nil {
+		return f
+	}
+	return nil
+}
+
+// refusal is the answer while there is no machine.
+func (s *Shard) refusal() *Error {
+	if s.failure.Load() != nil {
+		return ErrNotCoordinator
+	}
+	return ErrLoading
+}
 
 // ImageChanged tells the machine of a newer image, soon; images that come
 // faster than the machine takes them are merged. It does not block.
@@ -261,9 +301,7 @@ func (s *Shard) main() {
 			return
 		}
 		s.loaded.Store(true)
-		if life == 1 {
-			close(s.first)
-		}
+		s.known.Do(func() { close(s.first) })
 		again := s.run.loop()
 		s.loaded.Store(false)
 		s.run.abandon()
@@ -276,7 +314,7 @@ func (s *Shard) main() {
 // load fills a new machine from the log; it gives up only when the shard is
 // stopped.
 func (s *Shard) load() bool {
-	for {
+	for pause := s.o.Backoff; ; pause = min(2*pause, s.o.BackoffMax) {
 		begin := time.Now()
 		m := s.o.Machine()
 		at, ok, err := s.readAll(m)
@@ -287,14 +325,30 @@ func (s *Shard) load() bool {
 			s.run.m = m
 			s.run.end = at
 			s.run.floor = at
+			if s.failure.Swap(nil) != nil {
+				s.o.Logger.Info("the coordinator has loaded after all", zap.Int64("end", int64(at)))
+			}
 			s.o.Logger.Debug("coordinator loaded", zap.Int64("end", int64(at)), zap.Duration("took", time.Since(begin)))
 			return true
 		}
-		s.o.Logger.Error("loading the coordinator failed", zap.Error(err), zap.Duration("again_in", s.o.Backoff))
-		if !s.loading(time.After(s.o.Backoff)) {
+		s.failed(&LoadError{Offset: at, Err: err})
+		if !s.loading(time.After(pause)) {
 			return false
 		}
 	}
+}
+
+// failed tells of a load that failed, unless the one before it did at the same
+// place.
+func (s *Shard) failed(now *LoadError) {
+	before := s.failure.Swap(now)
+	elsewhere := s.o.ToldElsewhere != nil && s.o.ToldElsewhere(now.Err)
+	if !elsewhere && (before == nil || before.Offset != now.Offset) {
+		file, position := s.o.Log.Where(now.Offset)
+		s.o.Logger.Error("a coordinator's log does not load: its groups are not served, which is tried again from time to time",
+			zap.Int64("offset", int64(now.Offset)), zap.String("file", file), zap.Int64("position", position), zap.Error(now.Err))
+	}
+	s.known.Do(func() { close(s.first) })
 }
 
 // loading answers whoever slipped in before it was known that the machine is
@@ -303,7 +357,7 @@ func (s *Shard) loading(until <-chan time.Time) bool {
 	for {
 		select {
 		case c := <-s.calls:
-			c.out <- result{err: ErrLoading}
+			c.out <- result{err: s.refusal()}
 		case <-until:
 			return true
 		case <-s.quit:
@@ -327,7 +381,7 @@ func (s *Shard) readAll(m machine.Machine) (at batch.Offset, ok bool, err error)
 		}
 		next, err := s.replay(m, b, at)
 		if err != nil {
-			return at, true, err
+			return next, true, err
 		}
 		if next == at {
 			// Nothing from here to the end: the cleaner took it.
