@@ -94,31 +94,39 @@ func (b *Broker) directoryLost() {
 }
 
 // tellOffline says of each data directory why it was given up, unless that was
-// told already, and stops the broker when none is left, or when it is the one
-// that holds the metadata (KIP-858): as Kafka does. Then Run's error tells why.
+// told already, and stops the broker when it cannot go on without: then Run's
+// error tells why.
 func (b *Broker) tellOffline(told map[string]bool) {
-	failures := b.store.Failures()
-	if len(b.store.DirectoryIDs()) == 0 {
-		why := make([]string, len(failures))
-		for i, err := range failures {
-			why[i] = err.Error()
-		}
-		b.fail(fmt.Errorf("%w: %s", storage.ErrNoDirectory, strings.Join(why, "; ")))
+	if err := b.lostTooMuch(); err != nil {
+		b.fail(err)
 		return
 	}
-	metadata := b.config.MetadataLogDir()
-	for _, d := range b.store.Directories() {
-		if d.Failure != nil && filepath.Clean(d.Path) == filepath.Clean(metadata) {
-			b.fail(fmt.Errorf("%w: %s: %w", ErrMetadataDirectory, d.Path, d.Failure))
-			return
-		}
-	}
-	for _, err := range failures {
+	for _, err := range b.store.Failures() {
 		if !told[err.Error()] {
 			told[err.Error()] = true
 			b.log.Error("a data directory was given up: its partitions are not served until the next start", zap.Error(err))
 		}
 	}
+}
+
+// lostTooMuch says why a broker cannot go on: no data directory is left, or the one
+// that holds the metadata was given up (KIP-858), as in Kafka. Nil: it can.
+func (b *Broker) lostTooMuch() error {
+	if len(b.store.DirectoryIDs()) == 0 {
+		failures := b.store.Failures()
+		why := make([]string, len(failures))
+		for i, err := range failures {
+			why[i] = err.Error()
+		}
+		return fmt.Errorf("%w: %s", storage.ErrNoDirectory, strings.Join(why, "; "))
+	}
+	metadata := b.config.MetadataLogDir()
+	for _, d := range b.store.Directories() {
+		if d.Failure != nil && filepath.Clean(d.Path) == filepath.Clean(metadata) {
+			return fmt.Errorf("%w: %s: %w", ErrMetadataDirectory, d.Path, d.Failure)
+		}
+	}
+	return nil
 }
 
 // houseInterval is how often it is looked at what is due in the data directories.

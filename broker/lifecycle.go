@@ -40,7 +40,7 @@ func start(ctx context.Context, o Options) (b *Broker, err error) {
 	b = newBroker(o)
 	defer func() {
 		if err != nil {
-			err = b.stop(err)
+			err = b.stop(b.because(ctx, err))
 		}
 	}()
 	if err := b.startMonitor(ctx, o.Monitoring); err != nil {
@@ -84,6 +84,9 @@ func start(ctx context.Context, o Options) (b *Broker, err error) {
 	if err := b.awaitCoordinators(ctx); err != nil {
 		return b, err
 	}
+	if err := b.lostTooMuch(); err != nil {
+		return b, err
+	}
 	b.warnOfFactors()
 	if err := b.declare(ctx, o.Topics); err != nil {
 		return b, err
@@ -104,6 +107,19 @@ func start(ctx context.Context, o Options) (b *Broker, err error) {
 		o.Ready(Info{Bootstrap: b.bootstrap(), NodeID: b.nodeID, ClusterID: b.applied().ClusterID()})
 	}
 	return b, nil
+}
+
+// because is why a start ends with an error. What is lost of the data directories is
+// behind whatever else does not go well then: a registration names none to the
+// controller, which refuses it without a word of files.
+func (b *Broker) because(ctx context.Context, err error) error {
+	if b.store == nil || ctx.Err() != nil {
+		return err
+	}
+	if lost := b.lostTooMuch(); lost != nil {
+		return lost
+	}
+	return err
 }
 
 func newBroker(o Options) *Broker {
