@@ -9,6 +9,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.uber.org/zap"
 
 	"millrace/broker/auth"
 	"millrace/broker/partition"
@@ -360,6 +361,7 @@ func (f *fetching) read() {
 		r.found, r.err = r.part.Read(f.request(r, max(limit, 0), minOne || limit < 0))
 		f.b.seen.read(r.part.Topic(), r.err)
 		if r.err != nil {
+			f.b.tellUnreadable(r.part, r.err, zap.Int64("offset", int64(r.asked.FetchOffset)))
 			left = max(left, 0) // a negative one is that of the first partition only
 			continue
 		}

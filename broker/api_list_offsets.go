@@ -5,6 +5,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.uber.org/zap"
 
 	"millrace/broker/auth"
 	"millrace/broker/partition"
@@ -147,6 +148,7 @@ func (b *Broker) listOffset(c *call, req *kmsg.ListOffsetsRequest, topic string,
 		for _, o := range list {
 			op.OldStyleOffsets = append(op.OldStyleOffsets, int64(o))
 		}
+		b.tellUnreadable(part, err, zap.Int64("timestamp", rp.Timestamp))
 		return codeOf(err)
 	}
 	ask := partition.ListRequest{
@@ -161,6 +163,7 @@ func (b *Broker) listOffset(c *call, req *kmsg.ListOffsetsRequest, topic string,
 	}
 	found, err := part.ListOffset(ask)
 	if err != nil {
+		b.tellUnreadable(part, err, zap.Int64("timestamp", rp.Timestamp))
 		if errors.Is(err, partition.ErrOffsetNotAvailable) && c.Version < 5 {
 			return kerr.LeaderNotAvailable.Code // KIP-207: older clients do not know 78
 		}

@@ -109,6 +109,7 @@ type Broker struct {
 	directories directories
 	moves       moves
 	recoveries  recoveries
+	unreadable  unreadable
 	producerIDs *producerIDs
 	sessions    *fetchSessions
 	server      *wire.Server

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"errors"
+	"io/fs"
 	"slices"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -39,6 +40,9 @@ func codeOf(err error) int16 {
 		stale    *replica.StaleBrokerError
 		stranger *replica.NotReplicaError
 		known    *kerr.Error
+		damage   *log.CorruptError
+		index    *log.IndexError
+		disk     *fs.PathError
 	)
 	switch {
 	case errors.As(err, &sequence):
@@ -57,6 +61,10 @@ func codeOf(err error) int16 {
 		return kerr.NotLeaderForPartition.Code
 	case errors.As(err, &known):
 		return known.Code
+	case errors.As(err, &damage), errors.As(err, &index):
+		return kerr.CorruptMessage.Code
+	case errors.As(err, &disk):
+		return kerr.KafkaStorageError.Code
 	}
 	return kerr.UnknownServerError.Code
 }
