@@ -3,6 +3,8 @@ package storage
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"go.uber.org/zap"
 
@@ -45,7 +47,7 @@ func (s *Store) closeDir(d *directory, logs map[partitionKey]*log.Log, brokerEpo
 	for i := range checkpointFiles {
 		errs = append(errs, s.writeCheckpoint(d, i, s.now(), keep, logs, true))
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err := joined(errs...); err != nil {
 		return err
 	}
 	if n := s.unrecovered(d, logs); n > 0 {
@@ -56,6 +58,24 @@ func (s *Store) closeDir(d *directory, logs map[partitionKey]*log.Log, brokerEpo
 		return d.health.Fail("writing "+cleanFile, err)
 	}
 	return nil
+}
+
+// joined is errors.Join of what has not been said by one before: once a directory is given up, all that is done in it fails
+// for the same reason.
+func joined(errs ...error) error {
+	said := map[string]bool{}
+	return errors.Join(slices.DeleteFunc(slices.Clone(errs), func(err error) bool {
+		if err == nil {
+			return true
+		}
+		news := false
+		for line := range strings.Lines(err.Error()) {
+			line = strings.TrimSuffix(line, "\n")
+			news = news || !said[line]
+			said[line] = true
+		}
+		return !news
+	})...)
 }
 
 // unrecovered counts the logs of a directory that the next start has to look at again: those that did not open, and after

@@ -35,7 +35,7 @@ func (s *Store) FlushDue(ctx context.Context, now time.Time) error {
 		})
 	}
 	all.Wait()
-	return errors.Join(errs...)
+	return joined(errs...)
 }
 
 // Settle keeps room for files that are to be opened until ctx ends: what was written to those that were not used for long
@@ -66,7 +66,7 @@ func flushDue(l *log.Log, now time.Time) error {
 	return err
 }
 
-// sideBySide calls f for each log, for at most waiters at a time, and returns what failed.
+// sideBySide calls f for each log, for at most waiters at a time, and returns what failed, said once.
 func sideBySide(logs map[partitionKey]*log.Log, f func(*log.Log) error) error {
 	var mu sync.Mutex
 	var errs []error
@@ -88,5 +88,5 @@ func sideBySide(logs map[partitionKey]*log.Log, f func(*log.Log) error) error {
 	}
 	close(work)
 	wg.Wait()
-	return errors.Join(errs...)
+	return joined(errs...)
 }
