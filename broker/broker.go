@@ -78,6 +78,8 @@ var (
 	ErrDirectoryInUse = storage.ErrLocked
 	// ErrIdentity: the data directory belongs to another node or cluster.
 	ErrIdentity = storage.ErrIdentity
+	// ErrNestedDirectories: one data directory lies in another.
+	ErrNestedDirectories = storage.ErrNested
 	// ErrMetadataDirectory: the data directory that holds the metadata was given up.
 	ErrMetadataDirectory = errors.New("the directory of the metadata has failed")
 	// ErrNoMetadata: the data directories hold partitions but no metadata of

@@ -33,6 +33,10 @@ var ErrLocked = errors.New("data directory is used by another process")
 // ErrNoDirectory says that no data directory is left to work with.
 var ErrNoDirectory = errors.New("no usable data directory")
 
+// ErrNested says that a data directory lies in another one, or is the root, in which all others do: what one of them holds
+// would be taken for the other's.
+var ErrNested = errors.New("data directories are to lie apart")
+
 // ErrElsewhere says that a log lies in a directory that is not one of the store's.
 var ErrElsewhere = errors.New("lies in a data directory that is not there")
 
@@ -236,6 +240,9 @@ func Open(o StoreOptions) (*Store, error) {
 }
 
 func (s *Store) open(paths []string) error {
+	if err := apart(paths); err != nil {
+		return err
+	}
 	seen := map[string]bool{}
 	for _, path := range paths {
 		path = strings.TrimRight(path, "/")
@@ -278,6 +285,25 @@ func (s *Store) open(paths []string) error {
 	}
 	for _, err := range why {
 		s.logger.Error("a data directory was given up: its partitions are not served until the next start", zap.Error(err))
+	}
+	return nil
+}
+
+// apart refuses directories of which one lies in another. It goes by their names.
+func apart(paths []string) error {
+	whole := make([]string, len(paths))
+	for i, path := range paths {
+		whole[i] = (&directory{path: path}).absolute()
+		if whole[i] == "/" {
+			return fmt.Errorf("%w: %s is the root of the file system", ErrNested, path)
+		}
+	}
+	for i, outer := range whole {
+		for j, inner := range whole {
+			if strings.HasPrefix(inner, outer+"/") {
+				return fmt.Errorf("%w: %s lies in %s", ErrNested, paths[j], paths[i])
+			}
+		}
 	}
 	return nil
 }

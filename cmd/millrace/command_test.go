@@ -136,6 +136,15 @@ func TestTakenPortNamesTheWayOut(t *testing.T) {
 	}
 }
 
+func TestNestedDirectoriesAreAMistake(t *testing.T) {
+	nested := func(context.Context, broker.Options) error {
+		return fmt.Errorf("%w: /a/b lies in /a", broker.ErrNestedDirectories)
+	}
+	if code, _, stderr := try(t, nested, nil, "serve", "--override", "log.dirs=/a,/a/b"); code != exitUsage || stderr != "millrace: data directories are to lie apart: /a/b lies in /a (log.dirs is set in --override)\n" {
+		t.Errorf("code %d, %q", code, stderr)
+	}
+}
+
 func TestFailuresExitWith1(t *testing.T) {
 	for _, cause := range []error{broker.ErrAddressInUse, broker.ErrDirectoryInUse, broker.ErrIdentity, errors.New("disk on fire")} {
 		code, stdout, stderr := try(t, func(context.Context, broker.Options) error { return cause }, nil, "serve")

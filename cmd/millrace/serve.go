@@ -108,6 +108,12 @@ func (p *program) serve(ctx context.Context, f flags) error {
 			err = fmt.Errorf("%w; another port is --override listeners=PLAINTEXT://localhost:PORT", err)
 		}
 	}
+	if errors.Is(err, broker.ErrNestedDirectories) {
+		if from, set := conf.origin["log.dirs"]; set {
+			err = fmt.Errorf("%w (log.dirs is set in %s)", err, from)
+		}
+		err = usageError{err}
+	}
 	if err != nil {
 		err = withOwner(err)
 	}
