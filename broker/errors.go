@@ -36,6 +36,9 @@ func codeOf(err error) int16 {
 		txn      *producer.TxnStateError
 		fenced   *producer.CoordinatorFencedError
 		offline  *log.OfflineError
+		unusable *log.UnusableError
+		noFile   *log.NotFileError
+		corrupt  *log.CorruptError
 		tooLarge *log.BatchTooLargeError
 		stale    *replica.StaleBrokerError
 		stranger *replica.NotReplicaError
@@ -53,12 +56,14 @@ func codeOf(err error) int16 {
 		return kerr.InvalidTxnState.Code
 	case errors.As(err, &fenced):
 		return kerr.TransactionCoordinatorFenced.Code
-	case errors.As(err, &offline):
+	case errors.As(err, &offline), errors.As(err, &unusable), errors.As(err, &noFile):
 		return kerr.KafkaStorageError.Code
 	case errors.As(err, &tooLarge):
 		return kerr.RecordListTooLarge.Code
 	case errors.As(err, &stale), errors.As(err, &stranger):
 		return kerr.NotLeaderForPartition.Code
+	case errors.As(err, &corrupt):
+		return kerr.CorruptMessage.Code
 	case errors.As(err, &known):
 		return known.Code
 	case errors.As(err, &damage), errors.As(err, &index):
