@@ -154,6 +154,20 @@ func TestDoneByHand(t *testing.T) {
 			said: "log ends below its recovery point", found: "says that t-0 was flushed to"},
 		"the last segment and its indexes": {do: remove(segment(30, ".log"), segment(30, ".index"), segment(30, ".timeindex")), reads: span(3, 30), end: 30,
 			said: "log ends below its recovery point", found: "says that t-0 was flushed to"},
+		"the last batch": {do: func(x *handled) {
+			b := x.fs.Bytes(x.name(30, ".log"))
+			last := 0
+			for at := 0; at < len(b); {
+				h, err := batch.ParseHeader(b[at:])
+				x.ok(err)
+				last, at = at, at+h.Size()
+			}
+			x.fs.Put(x.name(30, ".log"), b[:last])
+		}, reads: span(3, 39), end: 39,
+			said: "log ends below its recovery point", found: "says that t-0 was flushed to", killedSaid: "-"},
+		"bytes behind the last batch": {do: func(x *handled) { x.fs.Put(x.name(30, ".log"), append(x.fs.Bytes(x.name(30, ".log")), make([]byte, 99)...)) },
+			reads: span(3, 40), end: 40,
+			said: "log was cut at the first bad batch", found: "which cuts 99 bytes", mended: true},
 		"all segments": {do: remove(segment(0, ".log"), segment(10, ".log"), segment(20, ".log"), segment(30, ".log")), end: 3,
 			said: "log ends below its recovery point", found: "it has no segment"},
 		"the partition's directory": {do: func(x *handled) { x.ok(x.fs.RemoveAll("/data/t-0")) },
