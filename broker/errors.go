@@ -38,7 +38,6 @@ func codeOf(err error) int16 {
 		offline  *log.OfflineError
 		unusable *log.UnusableError
 		noFile   *log.NotFileError
-		corrupt  *log.CorruptError
 		tooLarge *log.BatchTooLargeError
 		stale    *replica.StaleBrokerError
 		stranger *replica.NotReplicaError
@@ -62,8 +61,6 @@ func codeOf(err error) int16 {
 		return kerr.RecordListTooLarge.Code
 	case errors.As(err, &stale), errors.As(err, &stranger):
 		return kerr.NotLeaderForPartition.Code
-	case errors.As(err, &corrupt):
-		return kerr.CorruptMessage.Code
 	case errors.As(err, &known):
 		return known.Code
 	case errors.As(err, &damage), errors.As(err, &index):
