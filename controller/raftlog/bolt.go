@@ -1,15 +1,21 @@
 package raftlog
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"syscall"
 	"time"
 
 	"go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
 	pb "go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
 )
@@ -17,9 +23,11 @@ import (
 const (
 	fileName    = "raft.db"
 	newSuffix   = ".new"
-	boltFormat  = 1
+	boltFormat  = 2
+	bareFormat  = 1       // values without checksums, and no total
 	mapAtOpen   = 1 << 20 // one mapping for a log of ordinary size
 	lockTimeout = time.Second
+	lockRetry   = 50 * time.Millisecond
 )
 
 var (
@@ -31,6 +39,7 @@ var (
 	hardKey      = []byte("hard")
 	foundingKey  = []byte("founding")
 	compactedKey = []byte("compacted")
+	totalKey     = []byte("total")
 )
 
 // Bolt is the log on disk.
@@ -39,23 +48,24 @@ type Bolt struct {
 	dir  string
 	made []string  // directories that Open made: their names are to be synced too
 	db   *bbolt.DB // nil until the first Sync of a new log
+	sums sums      // of what is on disk
 
 	// What disk and picture differ in. The commit index alone is never reason
 	// enough to write: raft finds it again.
-	dirtyFrom    uint64 // entries from here on are to be written; 0: none
+	dirtyAll     bool          // everything: nothing is on disk, or all of it in an older format
+	dirtyFrom    uint64        // entries from here on are to be written; 0: none
+	founding     *pb.ConfState // to be written, unless nil
 	dirtyHard    bool
-	dirtyConf    *pb.ConfState // the founding to write
 	dirtyCompact bool
-	diskFirst    uint64 // lowest and highest index on disk; 0: none
-	diskLast     uint64
 
 	err error
 }
 
 // Open opens the log in a directory, which it creates. Nothing is written
-// before the first Sync.
+// before the first Sync. Everything is read, and damage is an error that names the
+// file: nothing of it is put to use then, and nothing on disk has changed.
 func Open(dir string) (*Bolt, error) {
-	b := &Bolt{picture: newPicture(), dir: dir, made: missing(dir)}
+	b := &Bolt{picture: newPicture(), dir: dir, made: missing(dir), dirtyAll: true}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("opening the raft log: %w", err)
 	}
@@ -64,25 +74,66 @@ func Open(dir string) (*Bolt, error) {
 		if !errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("opening the raft log: %w", err)
 		}
-		snapshots, err := listSnapshots(dir, true)
+		snapshots, err := listSnapshots(dir)
 		if err != nil {
 			return nil, err
 		}
 		if len(snapshots) > 0 {
 			return nil, fmt.Errorf("opening the raft log: %s has snapshots but no %s", dir, fileName)
 		}
-		return b, nil
+		return b, removeParts(dir)
 	}
-	db, err := openBolt(path)
+	options := boltOptions()
+	options.OpenFile = b.openChecked
+	db, err := bbolt.Open(path, 0o644, options)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("opening the raft log: %w", err)
 	}
-	b.db = db
-	if err := b.load(); err != nil {
+	if err := removeParts(dir); err != nil {
 		_ = db.Close()
 		return nil, err
 	}
+	b.db = db
 	return b, nil
+}
+
+func boltOptions() *bbolt.Options {
+	return &bbolt.Options{
+		Timeout: lockTimeout, NoFreelistSync: true, FreelistType: bbolt.FreelistMapType, InitialMmapSize: mapAtOpen, NoStatistics: true,
+	}
+}
+
+// openChecked opens the file for bbolt, which locks and maps it when all that is
+// in it has been read and found whole.
+func (b *Bolt) openChecked(path string, _ int, _ os.FileMode) (*os.File, error) {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err = lock(f); err == nil {
+		err = b.load(f)
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// lock takes the lock that bbolt takes then: it is that of the open file.
+func lock(f *os.File) error {
+	for until := time.Now().Add(lockTimeout); ; time.Sleep(lockRetry) {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) {
+			return fmt.Errorf("locking %s: %w", f.Name(), err)
+		}
+		if time.Now().After(until) {
+			return fmt.Errorf("%s is in use by another process", f.Name())
+		}
+	}
 }
 
 // Holds says whether a directory is one that Open has written.
@@ -107,74 +158,163 @@ func missing(dir string) []string {
 	}
 }
 
-func openBolt(path string) (*bbolt.DB, error) {
-	db, err := bbolt.Open(path, 0o644, &bbolt.Options{
-		Timeout: lockTimeout, NoFreelistSync: true, FreelistType: bbolt.FreelistMapType, InitialMmapSize: mapAtOpen, NoStatistics: true,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("opening the raft log %s: %w", path, err)
-	}
-	return db, nil
-}
-
 // load reads everything: the picture is what the disk holds, and the newest
 // snapshot.
-func (b *Bolt) load() error {
-	err := b.db.View(func(tx *bbolt.Tx) error {
-		state := tx.Bucket(stateBucket)
-		if state == nil {
-			return fmt.Errorf("bucket %q is missing", stateBucket)
-		}
-		if format := state.Get(formatKey); len(format) != 1 || format[0] != boltFormat {
-			return fmt.Errorf("format %v is not %d", format, boltFormat)
-		}
-		self := state.Get(selfKey)
-		if len(self) != 8 {
-			return errors.New("it belongs to nobody")
-		}
-		if v := state.Get(foundingKey); v == nil {
-			b.self = binary.BigEndian.Uint64(self)
-		} else {
-			conf := &pb.ConfState{}
-			if err := proto.Unmarshal(v, conf); err != nil {
-				return fmt.Errorf("the founding members: %w", err)
-			}
-			if err := b.found(binary.BigEndian.Uint64(self), conf); err != nil {
-				return err
-			}
-		}
-		if v := state.Get(hardKey); v != nil {
-			hard := &pb.HardState{}
-			if err := proto.Unmarshal(v, hard); err != nil {
-				return fmt.Errorf("the hard state: %w", err)
-			}
-			b.hard = hard
-		}
-		if v := state.Get(compactedKey); len(v) == 16 {
-			b.before, b.beforeTerm = binary.BigEndian.Uint64(v), binary.BigEndian.Uint64(v[8:])
-		}
-		c := tx.Bucket(entriesBucket).Cursor()
-		for k, v := c.Seek(indexKey(b.before + 1)); k != nil; k, v = c.Next() {
-			e := &pb.Entry{}
-			if err := proto.Unmarshal(v, e); err != nil {
-				return fmt.Errorf("the entry at %x: %w", k, err)
-			}
-			if want := b.last() + 1; e.GetIndex() != want || binary.BigEndian.Uint64(k) != want {
-				return fmt.Errorf("the entry at %x has index %d where %d is due", k, e.GetIndex(), want)
-			}
-			b.entries = append(b.entries, e)
-		}
-		if len(b.entries) > 0 {
-			b.diskFirst, b.diskLast = b.before+1, b.last()
-		}
+func (b *Bolt) load(f *os.File) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if err := b.read(f, info.Size()); err != nil {
+		return fmt.Errorf("%s is damaged: %w", f.Name(), err)
+	}
+	if err := b.useSnapshot(); err != nil {
+		return err
+	}
+	if first, commit, last := b.before+1, b.hard.GetCommit(), b.last(); commit+1 < first || commit > last {
+		return fmt.Errorf("%s is damaged: entry %d is committed, and there are %d to %d", f.Name(), commit, first, last)
+	}
+	return nil
+}
+
+// read makes the picture that of a database.
+func (b *Bolt) read(r io.ReaderAt, size int64) error {
+	p, err := openPages(r, size)
+	if err != nil {
+		return err
+	}
+	buckets, err := p.buckets()
+	if err != nil {
+		return err
+	}
+	state, ok1 := buckets[string(stateBucket)]
+	entries, ok2 := buckets[string(entriesBucket)]
+	if !ok1 || !ok2 || len(buckets) != 2 {
+		return fmt.Errorf("its buckets are %q", slices.Sorted(maps.Keys(buckets)))
+	}
+	stored := map[string][]byte{}
+	err = p.values(state, func(k, v []byte) error {
+		stored[string(k)] = bytes.Clone(v)
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("reading the raft log in %s: %w", b.dir, err)
+		return fmt.Errorf("the state: %w", err)
 	}
-	snapshots, err := listSnapshots(b.dir, true)
-	if err != nil || len(snapshots) == 0 {
+	// Before there were checksums, the format was a byte by itself.
+	format := stored[string(formatKey)]
+	bare := len(format) == 1 && format[0] == bareFormat
+	if bare {
+		b.sums = sums{}
+	} else if err := b.unsealState(stored); err != nil {
 		return err
+	}
+	if err := b.readState(stored); err != nil {
+		return err
+	}
+	b.dirtyAll = bare
+	err = p.values(entries, func(k, v []byte) error {
+		if !bare {
+			var sum uint32
+			if v, sum, err = unseal(entriesBucket, k, v); err != nil {
+				return fmt.Errorf("the entry at %x: %w", k, err)
+			}
+			b.sums.putEntry(b.last()+1, sum)
+		}
+		return b.readEntry(k, v)
+	})
+	if err != nil || bare {
+		return err
+	}
+	whole, err := readTotal(stored[string(totalKey)])
+	if err != nil {
+		return fmt.Errorf("the total: %w", err)
+	}
+	if is := (total{p.meta.transaction, b.sums.values, b.sums.sum}); is != whole && checked {
+		return fmt.Errorf("its total is %d, and it comes to %d", whole, is)
+	}
+	return nil
+}
+
+// unsealState checks the values of the state, and gives them without checksums.
+func (b *Bolt) unsealState(stored map[string][]byte) error {
+	for _, key := range slices.Sorted(maps.Keys(stored)) {
+		v, sum, err := unseal(stateBucket, []byte(key), stored[key])
+		if err != nil {
+			return fmt.Errorf("state %q: %w", key, err)
+		}
+		if stored[key] = v; key != string(totalKey) {
+			b.sums.putState([]byte(key), sum)
+		}
+	}
+	if format := stored[string(formatKey)]; len(format) != 1 || format[0] != boltFormat {
+		return fmt.Errorf("its format is %d, where %d is due", format, boltFormat)
+	}
+	return nil
+}
+
+func (b *Bolt) readState(stored map[string][]byte) error {
+	self := stored[string(selfKey)]
+	if len(self) != 8 || binary.BigEndian.Uint64(self) == 0 {
+		return errors.New("it belongs to nobody")
+	}
+	b.self = binary.BigEndian.Uint64(self)
+	if v := stored[string(foundingKey)]; v != nil {
+		conf := &pb.ConfState{}
+		if err := proto.Unmarshal(v, conf); err != nil {
+			return fmt.Errorf("the founding members: %w", err)
+		}
+		if len(conf.GetVoters()) == 0 {
+			return errors.New("the founding members: there is none")
+		}
+		b.self = 0
+		if err := b.found(binary.BigEndian.Uint64(self), conf); err != nil {
+			return err
+		}
+		b.founding = conf
+	}
+	if v := stored[string(hardKey)]; v != nil {
+		hard := &pb.HardState{}
+		if err := proto.Unmarshal(v, hard); err != nil {
+			return fmt.Errorf("the hard state: %w", err)
+		}
+		b.hard = hard
+	}
+	if v := stored[string(compactedKey)]; len(v) == 16 {
+		b.before, b.beforeTerm = binary.BigEndian.Uint64(v), binary.BigEndian.Uint64(v[8:])
+	} else if v != nil {
+		return errors.New("what was dropped: it is not of its size")
+	}
+	return nil
+}
+
+func (b *Bolt) readEntry(k, v []byte) error {
+	e := &pb.Entry{}
+	if err := proto.Unmarshal(v, e); err != nil {
+		return fmt.Errorf("the entry at %x: %w", k, err)
+	}
+	if want := b.last() + 1; !bytes.Equal(k, indexKey(want)) || e.GetIndex() != want {
+		return fmt.Errorf("the entry at %x has index %d, where %d is due", k, e.GetIndex(), want)
+	}
+	if before, _ := b.Term(b.last()); e.GetTerm() < before {
+		return fmt.Errorf("entry %d is of term %d, and the one before it of %d", e.GetIndex(), e.GetTerm(), before)
+	}
+	b.entries = append(b.entries, e)
+	return nil
+}
+
+// useSnapshot puts the newest snapshot to use.
+func (b *Bolt) useSnapshot() error {
+	snapshots, err := listSnapshots(b.dir)
+	if err != nil {
+		return err
+	}
+	if len(snapshots) == 0 || snapshots[len(snapshots)-1].index < b.before {
+		if b.before > FoundingIndex {
+			return fmt.Errorf("%s begins behind entry %d, and no snapshot of that or later is there", filepath.Join(b.dir, fileName), b.before)
+		}
+		if len(snapshots) == 0 {
+			return nil
+		}
 	}
 	newest := snapshots[len(snapshots)-1]
 	s, err := readSnapshot(b.dir, newest.index, newest.term)
@@ -190,11 +330,11 @@ func (b *Bolt) load() error {
 	// From a leader: it replaces the log. The crash came between its file and
 	// the deletion of the entries, which the next Sync makes up for.
 	b.install(meta, nil)
-	b.dirtyAll()
+	b.dirtyInstall()
 	return nil
 }
 
-func (b *Bolt) dirtyAll() {
+func (b *Bolt) dirtyInstall() {
 	b.dirtyFrom, b.dirtyHard, b.dirtyCompact = b.before+1, true, true
 }
 
@@ -206,7 +346,7 @@ func (b *Bolt) Found(self uint64, conf *pb.ConfState) error {
 	if err := b.found(self, conf); err != nil {
 		return err
 	}
-	b.dirtyConf, b.dirtyHard, b.dirtyCompact = conf, true, true
+	b.founding, b.dirtyHard, b.dirtyCompact = conf, true, true
 	return nil
 }
 
@@ -253,8 +393,7 @@ func (b *Bolt) Sync() error {
 		b.err = fmt.Errorf("writing the raft log in %s: %w", b.dir, err)
 		return b.err
 	}
-	b.dirtyFrom, b.dirtyHard, b.dirtyConf, b.dirtyCompact = 0, false, nil, false
-	b.diskFirst, b.diskLast = b.before+1, b.last()
+	b.dirtyAll, b.dirtyFrom, b.founding, b.dirtyHard, b.dirtyCompact = false, 0, nil, false, false
 	return nil
 }
 
@@ -268,10 +407,9 @@ func (b *Bolt) write() error {
 	if err := os.Remove(path + newSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	db, err := bbolt.Open(path+newSuffix, 0o644, &bbolt.Options{
-		Timeout: lockTimeout, NoFreelistSync: true, FreelistType: bbolt.FreelistMapType, InitialMmapSize: mapAtOpen, NoStatistics: true,
-		NoSync: true, NoGrowSync: true,
-	})
+	options := boltOptions()
+	options.NoSync, options.NoGrowSync = true, true
+	db, err := bbolt.Open(path+newSuffix, 0o644, options)
 	if err != nil {
 		return err
 	}
@@ -301,30 +439,77 @@ func (b *Bolt) write() error {
 
 // fill writes all that differs.
 func (b *Bolt) fill(tx *bbolt.Tx) error {
-	state, err := tx.CreateBucketIfNotExists(stateBucket)
-	if err != nil {
+	if b.dirtyAll {
+		b.dirtyFrom, b.dirtyCompact, b.sums = b.before+1, true, sums{}
+		for _, name := range [][]byte{stateBucket, entriesBucket} {
+			if err := tx.DeleteBucket(name); err != nil && !errors.Is(err, berrors.ErrBucketNotFound) {
+				return err
+			}
+			if _, err := tx.CreateBucket(name); err != nil {
+				return err
+			}
+		}
+	}
+	if err := b.fillEntries(tx.Bucket(entriesBucket)); err != nil {
 		return err
 	}
-	entries, err := tx.CreateBucketIfNotExists(entriesBucket)
-	if err != nil {
-		return err
+	return b.fillState(tx.Bucket(stateBucket), uint64(tx.ID()))
+}
+
+func (b *Bolt) fillEntries(entries *bbolt.Bucket) error {
+	if b.dirtyCompact {
+		for i := b.sums.first; i < b.sums.end() && i <= b.before; i++ {
+			if err := entries.Delete(indexKey(i)); err != nil {
+				return err
+			}
+		}
+		b.sums.dropTo(b.before)
 	}
-	if state.Get(formatKey) == nil {
-		if err := state.Put(formatKey, []byte{boltFormat}); err != nil {
+	if b.dirtyFrom == 0 {
+		return nil
+	}
+	for i := max(b.last()+1, b.sums.first); i < b.sums.end(); i++ {
+		if err := entries.Delete(indexKey(i)); err != nil {
 			return err
 		}
 	}
-	if state.Get(selfKey) == nil {
-		if err := state.Put(selfKey, indexKey(b.self)); err != nil {
-			return err
-		}
-	}
-	if b.dirtyConf != nil {
-		v, err := proto.Marshal(b.dirtyConf)
+	b.sums.dropFrom(b.last() + 1)
+	// Keys only ever grow at the end: full pages waste nothing.
+	entries.FillPercent = 1
+	from := max(b.dirtyFrom, b.before+1)
+	for _, e := range b.entries[from-b.before-1:] {
+		v, err := proto.MarshalOptions{}.MarshalAppend(make([]byte, sumSize, sumSize+proto.Size(e)), e)
 		if err != nil {
 			return err
 		}
-		if err := state.Put(foundingKey, v); err != nil {
+		key := indexKey(e.GetIndex())
+		b.sums.putEntry(e.GetIndex(), seal(entriesBucket, key, v))
+		if err := entries.Put(key, v); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *Bolt) fillState(state *bbolt.Bucket, transaction uint64) error {
+	put := func(key, v []byte) error {
+		v = append(make([]byte, sumSize, sumSize+len(v)), v...)
+		if sum := seal(stateBucket, key, v); !bytes.Equal(key, totalKey) {
+			b.sums.putState(key, sum)
+		}
+		return state.Put(key, v)
+	}
+	if b.dirtyAll {
+		if err := errors.Join(put(formatKey, []byte{boltFormat}), put(selfKey, indexKey(b.self))); err != nil {
+			return err
+		}
+	}
+	if b.founding != nil {
+		v, err := proto.Marshal(b.founding)
+		if err != nil {
+			return err
+		}
+		if err := put(foundingKey, v); err != nil {
 			return err
 		}
 	}
@@ -333,42 +518,16 @@ func (b *Bolt) fill(tx *bbolt.Tx) error {
 		if err != nil {
 			return err
 		}
-		if err := state.Put(hardKey, v); err != nil {
+		if err := put(hardKey, v); err != nil {
 			return err
 		}
 	}
 	if b.dirtyCompact {
-		v := binary.BigEndian.AppendUint64(indexKey(b.before), b.beforeTerm)
-		if err := state.Put(compactedKey, v); err != nil {
-			return err
-		}
-		for i := b.diskFirst; i != 0 && i <= min(b.before, b.diskLast); i++ {
-			if err := entries.Delete(indexKey(i)); err != nil {
-				return err
-			}
-		}
-	}
-	if b.dirtyFrom == 0 {
-		return nil
-	}
-	// Keys only ever grow at the end: full pages waste nothing.
-	entries.FillPercent = 1
-	from := max(b.dirtyFrom, b.before+1)
-	for _, e := range b.entries[from-b.before-1:] {
-		v, err := proto.Marshal(e)
-		if err != nil {
-			return err
-		}
-		if err := entries.Put(indexKey(e.GetIndex()), v); err != nil {
+		if err := put(compactedKey, binary.BigEndian.AppendUint64(indexKey(b.before), b.beforeTerm)); err != nil {
 			return err
 		}
 	}
-	for i := max(b.last()+1, b.diskFirst); i <= b.diskLast; i++ {
-		if err := entries.Delete(indexKey(i)); err != nil {
-			return err
-		}
-	}
-	return nil
+	return put(totalKey, total{transaction, b.sums.values, b.sums.sum}.append(nil))
 }
 
 func indexKey(index uint64) []byte { return binary.BigEndian.AppendUint64(nil, index) }
@@ -402,7 +561,7 @@ func (b *Bolt) Install(s *pb.Snapshot) error {
 		return err
 	}
 	b.install(s.GetMetadata(), nil)
-	b.dirtyAll()
+	b.dirtyInstall()
 	if err := b.Sync(); err != nil {
 		return err
 	}
@@ -439,5 +598,20 @@ func (b *Bolt) Close() error {
 	if b.err == nil {
 		b.err = errors.New("the raft log is closed")
 	}
+	return err
+}
+
+var errAbandoned = errors.New("the raft log was abandoned")
+
+// Abandon is part of Log.
+func (b *Bolt) Abandon() error {
+	if b.err == nil {
+		b.err = errAbandoned
+	}
+	if b.db == nil {
+		return nil
+	}
+	err := b.db.Close()
+	b.db = nil
 	return err
 }

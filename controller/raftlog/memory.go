@@ -151,3 +151,11 @@ func (m *Memory) Compact(snapshot *pb.SnapshotMetadata, index uint64) error {
 
 // Close is part of Log.
 func (m *Memory) Close() error { return m.Sync() }
+
+// Abandon is part of Log.
+func (m *Memory) Abandon() error {
+	if m.err == nil {
+		m.err = errAbandoned
+	}
+	return nil
+}

@@ -16,11 +16,19 @@
 // raft.db is a bbolt database. Bucket "entries" holds one raftpb.Entry per index
 // (8 bytes, big endian). Bucket "state" holds
 //
-//	format     one byte, 1
+//	format     one byte, 2
 //	self       the raft id of the member this is the log of (8 bytes, big endian)
 //	hard       raftpb.HardState
 //	founding   raftpb.ConfState of the group this log was founded with; absent in one that joined
 //	compacted  index and term (8 bytes each, big endian) of the last entry dropped from the front
+//	total      bbolt's transaction that wrote it, how many other values there are in both buckets,
+//	           and the sum of their checksums (8 bytes each, big endian); written with every transaction
+//
+// Each value has in front of it the CRC-32C (4 bytes, big endian) of its bucket's
+// name, its key and itself. Open reads everything, bbolt's own pages included, before
+// bbolt does: whatever has changed in a byte that matters is an error, and nothing
+// but the file is to blame for it. In format 1, which is read and written anew by
+// the first Sync, values have no checksums, and there is no total.
 //
 // <index>-<term>.snapshot (20 digits each) holds "MRSNAP1\n", the CRC-32C of
 // what follows (4 bytes, big endian), the length of the metadata (4 bytes, big
@@ -77,6 +85,8 @@ type Log interface {
 	Compact(snapshot *pb.SnapshotMetadata, index uint64) error
 	// Close syncs and lets go.
 	Close() error
+	// Abandon lets go and writes nothing: what was not synced is lost.
+	Abandon() error
 }
 
 // picture is the log as it reads: what both implementations hold in memory. The

@@ -382,8 +382,9 @@ func TestAgainstTwin(t *testing.T) {
 					term++
 				}
 				var entries []*pb.Entry
+				long := strings.Repeat("-", rapid.SampledFrom([]int{0, 0, 300, 9000}).Draw(t, "long"))
 				for i := range rapid.Uint64Range(1, 5).Draw(t, "count") {
-					entries = append(entries, entry(from+i, term, fmt.Sprintf("%d.%d", from+i, term)))
+					entries = append(entries, entry(from+i, term, fmt.Sprintf("%d.%d%s", from+i, term, long)))
 				}
 				both("append", func(l Log) error { return l.Append(hard(term, 0, snap.GetMetadata().GetIndex()), entries) })
 			case 4, 5:
@@ -534,6 +535,22 @@ func TestNewDirectories(t *testing.T) {
 	if len(l.made) != 0 {
 		t.Errorf("made %v again", l.made)
 	}
+}
+
+func TestAbandoned(t *testing.T) {
+	subjects(t, func(t *testing.T, s *subject) {
+		founded(t, s)
+		must(t, s.Sync())
+		want := show(t, s)
+		must(t, s.Append(hard(2, 2, 1), []*pb.Entry{entry(2, 2, "a")}))
+		must(t, s.Abandon())
+		if err := s.Append(nil, []*pb.Entry{entry(3, 2, "b")}); err == nil {
+			t.Fatal("an abandoned log took an entry")
+		}
+		if got := show(t, s.crash()); got != want {
+			t.Fatalf("after that:\n%swant:\n%s", got, want)
+		}
+	})
 }
 
 func TestClosed(t *testing.T) {

@@ -103,14 +103,30 @@ func readSnapshot(dir string, index, term uint64) (*pb.Snapshot, error) {
 	if meta.GetIndex() != index || meta.GetTerm() != term {
 		return nil, fmt.Errorf("reading snapshot %s: it holds index %d, term %d", path, meta.GetIndex(), meta.GetTerm())
 	}
+	if len(meta.GetConfState().GetVoters()) == 0 {
+		return nil, fmt.Errorf("reading snapshot %s: it is of a group without members", path)
+	}
 	return &pb.Snapshot{Metadata: pb.EnsureSnapshotMetadata(meta), Data: rest[size:]}, nil
 }
 
 type snapshotFile struct{ index, term uint64 }
 
-// listSnapshots lists the complete snapshots of a directory, oldest first, and
-// removes the incomplete ones.
-func listSnapshots(dir string, removeParts bool) ([]snapshotFile, error) {
+// removeParts removes the snapshots of a directory that were never finished.
+func removeParts(dir string) error {
+	names, err := os.ReadDir(dir)
+	for _, entry := range names {
+		if strings.HasSuffix(entry.Name(), snapshotSuffix+partSuffix) {
+			err = errors.Join(err, os.Remove(filepath.Join(dir, entry.Name())))
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("removing an unfinished snapshot: %w", err)
+	}
+	return nil
+}
+
+// listSnapshots lists the complete snapshots of a directory, oldest first.
+func listSnapshots(dir string) ([]snapshotFile, error) {
 	names, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, fmt.Errorf("listing snapshots: %w", err)
@@ -118,12 +134,6 @@ func listSnapshots(dir string, removeParts bool) ([]snapshotFile, error) {
 	var out []snapshotFile
 	for _, entry := range names {
 		name := entry.Name()
-		if removeParts && strings.HasSuffix(name, snapshotSuffix+partSuffix) {
-			if err := os.Remove(filepath.Join(dir, name)); err != nil {
-				return nil, fmt.Errorf("removing an unfinished snapshot: %w", err)
-			}
-			continue
-		}
 		base, ok := strings.CutSuffix(name, snapshotSuffix)
 		if !ok {
 			continue
@@ -144,7 +154,7 @@ func listSnapshots(dir string, removeParts bool) ([]snapshotFile, error) {
 
 // dropSnapshots removes the snapshots before the one at index.
 func dropSnapshots(dir string, index uint64) error {
-	all, err := listSnapshots(dir, false)
+	all, err := listSnapshots(dir)
 	if err != nil {
 		return err
 	}
