@@ -103,24 +103,9 @@ func Start(ctx context.Context, o Options) (*Controller, error) {
 	if owner := NodeOf(o.RaftLog.Self()); owner != o.NodeID {
 		return nil, fmt.Errorf("the metadata here is that of node %d, not of node %d", owner, o.NodeID)
 	}
-	m, err := newMember(memberOptions{
-		directory: o.Directory, clusterID: o.ClusterID, log: o.RaftLog, static: o.Static, seed: freshSeed,
-		raftLogger:    raftLog{o.Logger.Named("raft")},
-		electionTicks: max(2, int(time.Duration(o.Static.Int("controller.quorum.election.timeout.ms"))*time.Millisecond/o.TickInterval)),
-		snapshotBytes: o.SnapshotBytes, snapshotEntries: uint64(o.SnapshotEntries), keepEntries: uint64(o.SnapshotEntries / 10), verify: o.VerifyWorking,
-	})
+	m, first, err := begin(o)
 	if err != nil {
-		return nil, err
-	}
-	if m.alone() {
-		if o.Transport != nil {
-			o.Logger.Debug("a group of one sends no messages")
-		}
-		if err := m.campaign(); err != nil {
-			return nil, fmt.Errorf("electing the only controller: %w", err)
-		}
-	} else if o.Transport == nil {
-		return nil, errors.New("a group of several controllers needs a transport")
+		return nil, errors.Join(err, o.RaftLog.Abandon())
 	}
 	c := &Controller{
 		o: o, log: o.Logger, publisher: newPublisher(image.New()),
@@ -128,8 +113,35 @@ func Start(ctx context.Context, o Options) (*Controller, error) {
 		stop: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	c.leader.Store(-1)
-	go c.run(ctx, m)
+	go c.run(ctx, m, first)
 	return c, nil
+}
+
+// begin makes the member, elects one that is alone, and takes its first turn, which
+// applies all that is committed: metadata that is damaged shows before anything of
+// it is put to use, and before anything is written.
+func begin(o Options) (*member, output, error) {
+	m, err := newMember(memberOptions{
+		directory: o.Directory, clusterID: o.ClusterID, log: o.RaftLog, static: o.Static, seed: freshSeed,
+		raftLogger:    raftLog{o.Logger.Named("raft")},
+		electionTicks: max(2, int(time.Duration(o.Static.Int("controller.quorum.election.timeout.ms"))*time.Millisecond/o.TickInterval)),
+		snapshotBytes: o.SnapshotBytes, snapshotEntries: uint64(o.SnapshotEntries), keepEntries: uint64(o.SnapshotEntries / 10), verify: o.VerifyWorking,
+	})
+	if err != nil {
+		return nil, output{}, err
+	}
+	if m.alone() {
+		if o.Transport != nil {
+			o.Logger.Debug("a group of one sends no messages")
+		}
+		if err := m.campaign(); err != nil {
+			return nil, output{}, fmt.Errorf("electing the only controller: %w", err)
+		}
+	} else if o.Transport == nil {
+		return nil, output{}, errors.New("a group of several controllers needs a transport")
+	}
+	first, err := m.turn(o.Now())
+	return m, first, err
 }
 
 func freshSeed() (seed [32]byte) {
@@ -174,8 +186,8 @@ func (c *Controller) Stop() error {
 }
 
 // run is the goroutine that owns the member.
-func (c *Controller) run(ctx context.Context, m *member) {
-	err := c.loop(ctx, m)
+func (c *Controller) run(ctx context.Context, m *member, first output) {
+	err := c.loop(ctx, m, first)
 	if m.snapshotting {
 		<-c.stored
 	}
@@ -192,7 +204,7 @@ func (c *Controller) run(ctx context.Context, m *member) {
 	c.publisher.close()
 }
 
-func (c *Controller) loop(ctx context.Context, m *member) error {
+func (c *Controller) loop(ctx context.Context, m *member, out output) error {
 	var (
 		ticker   *time.Ticker
 		ticks    <-chan time.Time
@@ -210,10 +222,6 @@ func (c *Controller) loop(ctx context.Context, m *member) error {
 		received, failed = c.o.Transport.Receive(), c.o.Transport.Failed()
 	}
 	for {
-		out, err := m.turn(c.o.Now())
-		if err != nil {
-			return err
-		}
 		c.release(m, out)
 		if alone := m.alone(); alone && ticker != nil {
 			ticker.Stop()
@@ -248,6 +256,10 @@ func (c *Controller) loop(ctx context.Context, m *member) error {
 			}
 		}
 		c.gather(m, received)
+		var err error
+		if out, err = m.turn(c.o.Now()); err != nil {
+			return err
+		}
 	}
 }
 

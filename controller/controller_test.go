@@ -1,19 +1,27 @@
 package controller
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	pb "go.etcd.io/raft/v3/raftpb"
 	"go.uber.org/goleak"
 	"go.uber.org/zap/zaptest"
 
 	"millrace/controller/config"
+	"millrace/controller/image"
 	"millrace/controller/raftlog"
+	"millrace/wire/records"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -284,16 +292,99 @@ func TestCompaction(t *testing.T) {
 	}
 }
 
+// fullLog is a log whose disk runs full.
+type fullLog struct {
+	raftlog.Log
+	full atomic.Bool
+}
+
+var errFull = errors.New("the disk is gone")
+
+func (l *fullLog) Sync() error {
+	if l.full.Load() {
+		return errFull
+	}
+	return l.Log.Sync()
+}
+
 func TestFailedSyncStops(t *testing.T) {
-	log := raftlog.NewMemory()
-	log.FailSync = errors.New("the disk is gone")
+	log := &fullLog{Log: raftlog.NewMemory()}
+	log.full.Store(true)
+	if _, err := Start(context.Background(), Options{NodeID: 1, RaftLog: log, Static: testStatic(t)}); !errors.Is(err, errFull) {
+		t.Fatalf("it started: %v", err)
+	}
+	log = &fullLog{Log: raftlog.NewMemory()}
 	c := start(t, log)
+	join(t, c, 1)
+	before := c.Image()
+	log.full.Store(true)
+	if _, _, err := c.Client().Do(context.Background(), "", createTopic("lost", 1)); !errors.Is(err, ErrStopped) {
+		t.Fatalf("Do: %v", err)
+	}
 	<-c.Done()
-	if !errors.Is(c.Err(), log.FailSync) {
+	if !errors.Is(c.Err(), errFull) {
 		t.Fatalf("it stopped with %v", c.Err())
 	}
-	if c.Image().ClusterID() != "" {
+	if c.Image() != before {
 		t.Fatal("an image was let out that is not durable")
+	}
+}
+
+// TestDamagedMetadata: what is committed and does not fit is a refused start, in one
+// sentence, with nothing written.
+func TestDamagedMetadata(t *testing.T) {
+	topic := [16]byte{9}
+	entry := func(recs ...records.Metadata) []byte {
+		return (&image.Entry{Term: 1, ClusterID: "c", Records: recs}).Append(nil)
+	}
+	for what, c := range map[string]struct {
+		snapshot, entry []byte
+		say             string
+	}{
+		"an entry":       {entry: entry(&records.PartitionRecord{TopicId: topic}), say: "the entry at metadata offset 3: a record at offset 3 is for topic id"},
+		"an entry's end": {entry: entry(&records.TopicRecord{Name: "t", TopicId: topic})[:9], say: "the entry at metadata offset 3: decoding"},
+		"a snapshot":     {snapshot: entry(&records.UnregisterBrokerRecord{BrokerId: 7}), entry: entry(), say: "the snapshot at metadata offset 2: change of broker 7"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			dir := t.TempDir()
+			log, err := raftlog.Open(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			conf := &pb.ConfState{Voters: []uint64{RaftID(1, 0)}}
+			ok := func(err error) {
+				t.Helper()
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			ok(log.Found(RaftID(1, 0), conf))
+			one := func(index uint64, data []byte) *pb.Entry {
+				return &pb.Entry{Index: new(index), Term: new(uint64(1)), Type: pb.EntryNormal.Enum(), Data: data}
+			}
+			hard := &pb.HardState{Term: new(uint64(1)), Vote: new(RaftID(1, 0)), Commit: new(uint64(3))}
+			ok(log.Append(hard, []*pb.Entry{one(2, entry()), one(3, c.entry)}))
+			ok(log.Sync())
+			if c.snapshot != nil {
+				meta := pb.EnsureSnapshotMetadata(&pb.SnapshotMetadata{Index: new(uint64(2)), Term: new(uint64(1)), ConfState: conf})
+				ok(log.StoreSnapshot(&pb.Snapshot{Data: c.snapshot, Metadata: meta}))
+				ok(log.Compact(meta, 2))
+			}
+			ok(log.Close())
+			before, err := os.ReadFile(filepath.Join(dir, "raft.db"))
+			ok(err)
+			log, err = raftlog.Open(dir)
+			ok(err)
+			_, err = Start(context.Background(), Options{NodeID: 1, RaftLog: log, Static: testStatic(t)})
+			if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), c.say) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("it started: %v", err)
+			}
+			after, err := os.ReadFile(filepath.Join(dir, "raft.db"))
+			ok(err)
+			if !bytes.Equal(before, after) {
+				t.Error("it has written")
+			}
+		})
 	}
 }
 

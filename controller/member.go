@@ -148,6 +148,14 @@ func newMember(o memberOptions) (*member, error) {
 	return m, nil
 }
 
+// ErrDamaged is why a controller does not start, or stops: what is committed cannot
+// be read, or does not follow from what came before.
+var ErrDamaged = errors.New("the metadata is damaged")
+
+func damaged(what string, index uint64, err error) error {
+	return fmt.Errorf("%w: the %s at metadata offset %d: %w", ErrDamaged, what, index, err)
+}
+
 // restore makes the image that of a snapshot.
 func (m *member) restore(s *pb.Snapshot) error {
 	meta := s.GetMetadata()
@@ -156,9 +164,11 @@ func (m *member) restore(s *pb.Snapshot) error {
 	if len(s.GetData()) > 0 {
 		e, err := image.DecodeEntry(s.GetData())
 		if err != nil {
-			return fmt.Errorf("reading the snapshot at metadata offset %d: %w", m.applied, err)
+			return damaged("snapshot", m.applied, err)
 		}
-		next = image.FromSnapshot(int64(m.applied), e)
+		if next, err = image.ReplaySnapshot(int64(m.applied), e); err != nil {
+			return damaged("snapshot", m.applied, err)
+		}
 	} else {
 		next, _ = next.Apply(int64(m.applied), nil)
 	}
@@ -272,12 +282,20 @@ func (m *member) handle(rd raft.Ready, now time.Time) error {
 	return nil
 }
 
-// reconfigured takes a change of the group over. That it is committed is synced
+// reconfigure takes a change of the group over. That it is committed is synced
 // before anybody is told of it: a member that forgets this asks, after a crash,
 // the voters of before for their votes, and one of those may be gone for good
-// because the group no longer needs it.
-func (m *member) reconfigured(conf *pb.ConfState, index uint64) {
-	m.conf, m.changed, m.pending = conf, index, true
+// because the group no longer needs it. Raft panics at a change that it cannot
+// make.
+func (m *member) reconfigure(change pb.ConfChangeI, index uint64) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = damaged("membership change", index, fmt.Errorf("%v", p))
+		}
+	}()
+	m.conf = m.node.ApplyConfChange(change)
+	m.changed, m.pending = index, true
+	return nil
 }
 
 // follow keeps up with who leads. A leadership may end and begin again between
@@ -332,14 +350,18 @@ func (m *member) commit(e *pb.Entry, now time.Time) error {
 	case pb.EntryConfChange:
 		var old pb.ConfChange
 		if err := proto.Unmarshal(e.GetData(), &old); err != nil {
-			return fmt.Errorf("reading the membership change at metadata offset %d: %w", e.GetIndex(), err)
+			return damaged("membership change", e.GetIndex(), err)
 		}
-		m.reconfigured(m.node.ApplyConfChange(&old), e.GetIndex())
+		if err := m.reconfigure(&old, e.GetIndex()); err != nil {
+			return err
+		}
 	case pb.EntryConfChangeV2:
 		if err := proto.Unmarshal(e.GetData(), &cc); err != nil {
-			return fmt.Errorf("reading the membership change at metadata offset %d: %w", e.GetIndex(), err)
+			return damaged("membership change", e.GetIndex(), err)
 		}
-		m.reconfigured(m.node.ApplyConfChange(&cc), e.GetIndex())
+		if err := m.reconfigure(&cc, e.GetIndex()); err != nil {
+			return err
+		}
 	}
 	m.publish(m.committed.Apply(int64(e.GetIndex()), nil))
 	return nil
@@ -384,12 +406,15 @@ func (m *member) replay(e *pb.Entry) (*image.Image, *image.Delta, error) {
 	}
 	content, err := image.DecodeEntry(e.GetData())
 	if err != nil {
-		return nil, nil, fmt.Errorf("reading the entry at metadata offset %d: %w", index, err)
+		return nil, nil, damaged("entry", e.GetIndex(), err)
 	}
 	if content.Term != e.GetTerm() {
 		content = &image.Entry{} // decided on an image that this is not
 	}
-	next, delta := m.committed.ApplyEntry(index, content)
+	next, delta, err := m.committed.Replay(index, content)
+	if err != nil {
+		return nil, nil, damaged("entry", e.GetIndex(), err)
+	}
 	return next, delta, nil
 }
 

@@ -14,17 +14,39 @@ func (i *Image) Apply(offset int64, recs []records.Metadata) (*Image, *Delta) {
 	return i.ApplyEntry(offset, &Entry{Records: recs})
 }
 
-// ApplyEntry is Apply for all that an entry of the metadata log can hold.
+// Replay is ApplyEntry for an entry that comes from a disk or a peer: that it does
+// not fit is an error.
+func (i *Image) Replay(offset int64, e *Entry) (next *Image, delta *Delta, err error) {
+	defer func() {
+		switch p := recover().(type) {
+		case nil:
+		case misfitError:
+			err = p
+		default:
+			panic(p)
+		}
+	}()
+	next, delta = i.ApplyEntry(offset, e)
+	return next, delta, nil
+}
+
+// misfitError is why records cannot be those that follow in the metadata.
+type misfitError struct{ error }
+
+func misfit(format string, v ...any) { panic(misfitError{fmt.Errorf(format, v...)}) }
+
+// ApplyEntry is Apply for all that an entry of the metadata log can hold. It panics
+// where a record does not fit: whoever decides one has looked.
 func (i *Image) ApplyEntry(offset int64, e *Entry) (*Image, *Delta) {
 	if offset < i.offset {
-		panic(fmt.Sprintf("image: entry at offset %d applied to the image of offset %d", offset, i.offset))
+		misfit("entry at offset %d applied to the image of offset %d", offset, i.offset)
 	}
 	c := change{next: *i, delta: &deltaBuilder{}}
 	next := &c.next
 	next.offset = offset
 	if e.ClusterID != "" {
 		if next.clusterID != "" && next.clusterID != e.ClusterID {
-			panic(fmt.Sprintf("image: cluster %q renamed to %q", next.clusterID, e.ClusterID))
+			misfit("cluster %q renamed to %q", next.clusterID, e.ClusterID)
 		}
 		next.clusterID = e.ClusterID
 		c.delta.cluster = true
@@ -118,16 +140,16 @@ func (c *change) apply(r records.Metadata) {
 	case *records.NoOpRecord, *records.BeginTransactionRecord, *records.EndTransactionRecord:
 		// An entry is atomic by itself; it needs no bracket.
 	default:
-		panic(fmt.Sprintf("image: no rule for a %s at offset %d", records.Name(r), c.next.offset))
+		misfit("no rule for a %s at offset %d", records.Name(r), c.next.offset)
 	}
 }
 
 func (c *change) addTopic(r *records.TopicRecord) {
 	if old := c.next.TopicByName(r.Name); old != nil {
-		panic(fmt.Sprintf("image: topic %q with id %x created again with id %x", r.Name, old.ID, r.TopicId))
+		misfit("topic %q with id %x created again with id %x", r.Name, old.ID, r.TopicId)
 	}
 	if old := c.next.TopicByID(r.TopicId); old != nil {
-		panic(fmt.Sprintf("image: id %x of topic %q used again for %q", r.TopicId, old.Name, r.Name))
+		misfit("id %x of topic %q used again for %q", r.TopicId, old.Name, r.Name)
 	}
 	t := &Topic{Name: r.Name, ID: r.TopicId}
 	c.keepDraft(t)
@@ -141,7 +163,7 @@ func (c *change) draft(id [16]byte) *Topic {
 	}
 	old := c.next.TopicByID(id)
 	if old == nil {
-		panic(fmt.Sprintf("image: a record at offset %d is for topic id %x, which does not exist", c.next.offset, id))
+		misfit("a record at offset %d is for topic id %x, which does not exist", c.next.offset, id)
 	}
 	t := &Topic{Name: old.Name, ID: id, Partitions: append([]*Partition(nil), old.Partitions...)}
 	c.keepDraft(t)
@@ -186,7 +208,7 @@ func (c *change) setID(id [16]byte, t *Topic) {
 func (c *change) removeTopic(id [16]byte) {
 	t := c.next.TopicByID(id)
 	if t == nil {
-		panic(fmt.Sprintf("image: topic id %x removed at offset %d does not exist", id, c.next.offset))
+		misfit("topic id %x removed at offset %d does not exist", id, c.next.offset)
 	}
 	c.topics().Delete(t.Name)
 	c.setID(id, nil)
@@ -217,7 +239,7 @@ func (c *change) setPartition(r *records.PartitionRecord) {
 	case at == len(t.Partitions):
 		t.Partitions = append(t.Partitions, p)
 	default:
-		panic(fmt.Sprintf("image: partition %d of %q created when there are %d", at, t.Name, len(t.Partitions)))
+		misfit("partition %d of %q created when there are %d", at, t.Name, len(t.Partitions))
 	}
 }
 
@@ -225,7 +247,7 @@ func (c *change) changePartition(r *records.PartitionChangeRecord) {
 	t := c.draft(r.TopicId)
 	old := t.Partition(r.PartitionId)
 	if old == nil {
-		panic(fmt.Sprintf("image: change of partition %d of %q, which has %d", r.PartitionId, t.Name, len(t.Partitions)))
+		misfit("change of partition %d of %q, which has %d", r.PartitionId, t.Name, len(t.Partitions))
 	}
 	t.Partitions[r.PartitionId] = old.With(r)
 }
@@ -342,10 +364,10 @@ func (c *change) registerBroker(r *records.RegisterBrokerRecord) {
 func (c *change) broker(id int32, epoch int64) *Broker {
 	old := c.next.Broker(id)
 	if old == nil {
-		panic(fmt.Sprintf("image: change of broker %d, which is not registered", id))
+		misfit("change of broker %d, which is not registered", id)
 	}
 	if old.Epoch != epoch {
-		panic(fmt.Sprintf("image: change of broker %d of epoch %d, which is at epoch %d", id, epoch, old.Epoch))
+		misfit("change of broker %d of epoch %d, which is at epoch %d", id, epoch, old.Epoch)
 	}
 	b := *old
 	c.brokers().Set(id, &b)

@@ -150,6 +150,12 @@ func FromSnapshot(offset int64, e *Entry) *Image {
 	return next
 }
 
+// ReplaySnapshot is FromSnapshot for an entry that comes from a disk or a peer.
+func ReplaySnapshot(offset int64, e *Entry) (*Image, error) {
+	next, _, err := New().Replay(offset, e)
+	return next, err
+}
+
 // Equal says whether two images are of the same offset and hold the same.
 func Equal(a, b *Image) bool {
 	return a.offset == b.offset && bytes.Equal(a.Snapshot().Append(nil), b.Snapshot().Append(nil))
