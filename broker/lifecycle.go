@@ -181,6 +181,7 @@ func (b *Broker) openStore(o Options) error {
 		return err
 	}
 	b.store = store
+	store.SetBrokerEpoch(store.PreviousBrokerEpoch()) // a start that fails before it registers leaves the mark as it was
 	for _, err := range store.Failures() {
 		b.lostBefore[err.Error()] = true
 	}
@@ -216,6 +217,9 @@ func (b *Broker) startController(o Options) error {
 		Static: b.config, Logger: b.log.Named("controller"), Now: b.now, OwnAddress: b.isOwnAddress,
 		Observe: b.controllerObserver(),
 	})
+	if errors.Is(err, controller.ErrDamaged) {
+		return fmt.Errorf("%s: %w", dir, err)
+	}
 	if err != nil {
 		return err
 	}

@@ -2,14 +2,18 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"io"
+	"io/fs"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -201,6 +205,68 @@ func TestDirectoryInUseAndIdentity(t *testing.T) {
 	if code, out := other.end(t); code != exitFailed || out != "" || !strings.Contains(other.stderr.String(), "7") {
 		t.Errorf("another node's directory: code %d, stdout %q, stderr %s", code, out, other.stderr)
 	}
+}
+
+// TestDamagedMetadata: metadata with a bit that is not as it was written is a
+// refused start, in one line, and nothing on disk is any different.
+func TestDamagedMetadata(t *testing.T) {
+	dir := t.TempDir()
+	args := serveArgs(dir, "127.0.0.1:0", "--topics", "orders:2", "--log-level", "error")
+	p := start(t, args...)
+	p.ready(t)
+	p.Process.Signal(syscall.SIGTERM)
+	if code, _ := p.end(t); code != 0 {
+		t.Fatalf("code %d, stderr %s", code, p.stderr)
+	}
+	path := filepath.Join(dir, "__cluster_metadata-0", "raft.db")
+	good, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, bad := range map[string][]byte{
+		"a topic's name":   bytes.ReplaceAll(good, []byte("orders"), []byte("oreers")), // d and e differ in one bit
+		"two pages remain": good[:2*os.Getpagesize()],
+		"nothing remains":  nil,
+	} {
+		if err := os.WriteFile(path, bad, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		before := tree(t, dir)
+		p := start(t, args...)
+		code, out := p.end(t)
+		if said := p.stderr.String(); code != exitFailed || out != "" || strings.Count(said, "\n") != 1 || !strings.Contains(said, path+" is damaged: ") {
+			t.Errorf("%s: code %d, stdout %q, stderr %s", what, code, out, said)
+		}
+		if after := tree(t, dir); !maps.Equal(before, after) {
+			t.Errorf("%s: on disk there was\n%q\nand is\n%q", what, slices.Sorted(maps.Keys(before)), slices.Sorted(maps.Keys(after)))
+		}
+	}
+	if err := os.WriteFile(path, good, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	p = start(t, args...)
+	p.ready(t)
+	p.Process.Signal(syscall.SIGTERM)
+	p.end(t)
+}
+
+// tree is all that is in a directory, with what is in it.
+func tree(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			all[path] = ""
+			return err
+		}
+		b, err := os.ReadFile(path)
+		all[path] = string(b)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
 }
 
 func TestBadConfigurationOfTheBinary(t *testing.T) {
