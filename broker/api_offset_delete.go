@@ -47,6 +47,9 @@ func (b *Broker) offsetDelete(c *call, req *kmsg.OffsetDeleteRequest) *kmsg.Offs
 		good := kmsg.NewOffsetDeleteRequestTopic()
 		good.Topic = rt.Topic
 		allowed := c.allowed(auth.Read, auth.Topic, rt.Topic)
+		if !allowed || t == nil {
+			row(rt.Topic) // answered even where no partition of it is asked
+		}
 		for _, rp := range rt.Partitions {
 			switch {
 			case !allowed:

@@ -111,7 +111,7 @@ func TestDamagedBatch(t *testing.T) {
 		d.s.Stop()
 		core, logs := observer.New(zap.InfoLevel)
 		d.o.Logger = zap.New(core)
-		d.lives = 0
+		d.lives.Store(0)
 		d.log.flip(1)
 		d.open()
 		defer func() { d.s.Stop() }()
@@ -129,8 +129,8 @@ func TestDamagedBatch(t *testing.T) {
 		if told["offset"] != int64(1) || told["file"] != "memory" || told["position"] != int64(len(d.log.batches[0])) || !strings.Contains(fmt.Sprint(told["error"]), "offset 1") {
 			t.Fatalf("told: %v", told)
 		}
-		if d.lives < 60 || d.lives > 70 {
-			t.Fatalf("read %d times in an hour", d.lives)
+		if n := d.lives.Load(); n < 60 || n > 70 {
+			t.Fatalf("read %d times in an hour", n)
 		}
 		// Another place is told of again.
 		d.log.flip(1)

@@ -27,13 +27,13 @@ type desk struct {
 	rings   atomic.Int32
 	images  []machine.ImageChanged
 	refused int
-	lives   int
+	lives   atomic.Int32
 }
 
 func newDesk(t *testing.T, l *memLog) *desk {
 	d := &desk{t: t, log: l}
 	d.o = Options{Log: l, Machine: func() machine.Machine {
-		d.lives++
+		d.lives.Add(1)
 		return &ledger{
 			hard: map[string]string{}, open: map[int64]map[string]string{}, parked: map[string][]machine.Ticket{},
 			asks: map[machine.SendID]machine.Ticket{}, rings: &d.rings, images: &d.images, refused: &d.refused,
@@ -224,8 +224,8 @@ func TestRefusedAppend(t *testing.T) {
 					t.Fatalf("error %v, want code %d", err, want)
 				}
 				synctest.Wait()
-				if waiting.done || d.refused != 1 || d.lives != 1 {
-					t.Fatalf("waiting %+v, refusals %d, lives %d", waiting, d.refused, d.lives)
+				if waiting.done || d.refused != 1 || d.lives.Load() != 1 {
+					t.Fatalf("waiting %+v, refusals %d, lives %d", waiting, d.refused, d.lives.Load())
 				}
 				d.log.fail = nil
 				d.want(get{"a"}, "1")
@@ -263,8 +263,8 @@ func TestUnknownOutcome(t *testing.T) {
 				}
 				d.want(get{"a"}, want)
 				d.want(get{"b"}, "1")
-				if d.lives != 2 {
-					t.Fatalf("%d lives", d.lives)
+				if n := d.lives.Load(); n != 2 {
+					t.Fatalf("%d lives", n)
 				}
 			})
 		})

@@ -56,6 +56,14 @@ func offsetDeleteCases() []Case {
 			c.Ask("no partitions of one", none)
 			c.fetched("then", "g", "t", "u")
 			commit(c, "g", "t/0", "t/1", "u/0")
+			none = c.deleteOffsetsOf("g", "no/0", "t/0")
+			none.Topics[0].Partitions = nil
+			c.Ask("no partitions of a topic that is not there", none)
+			none.Topics[1].Partitions = nil
+			c.Ask("no partitions at all", none)
+			none.Group = c.group("none")
+			c.Ask("no partitions at all, no group", none)
+			commit(c, "g", "t/0")
 			c.Ask("a partition that is not there", c.deleteOffsetsOf("g", "t/2"))
 			c.Ask("a negative one", c.deleteOffsetsOf("g", "t/-1"))
 			c.Ask("a topic that is not there", c.deleteOffsetsOf("g", "no/0"))
