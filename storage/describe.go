@@ -3,6 +3,7 @@ package storage
 import (
 	"cmp"
 	"errors"
+	"io/fs"
 	"slices"
 
 	"go.uber.org/zap"
@@ -93,7 +94,9 @@ func (s *Store) describe(wanted func(Name) bool) (out []DirectoryUse, changed bo
 				continue
 			}
 			if x := e.look(); x.log != nil {
-				u.Logs = append(u.Logs, s.describeLeft(d, k, name, x.log))
+				if use, is := s.describeLeft(d, k, name, x.log); is {
+					u.Logs = append(u.Logs, use)
+				}
 			}
 		}
 		slices.SortFunc(u.Logs, func(a, b LogUse) int {
@@ -122,9 +125,12 @@ func (s *Store) left(wanted func(Name) bool) map[*directory]map[partitionKey]str
 	return out
 }
 
-// describeLeft tells of a log on its way that is not open what can be told without opening it.
-func (s *Store) describeLeft(d *directory, k partitionKey, name string, current *log.Log) LogUse {
+// describeLeft tells of a log on its way that is not open what can be told without opening it; is: it is still there.
+func (s *Store) describeLeft(d *directory, k partitionKey, name string, current *log.Log) (use LogUse, is bool) {
 	size, reaches, err := log.Unopened(s.fs, d.path+"/"+name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return LogUse{}, false // it was given up in the meantime
+	}
 	if err != nil {
 		s.logger.Warn("a log on its way to another directory cannot be looked at", zap.String("dir", d.path+"/"+name), zap.Error(err))
 	}
@@ -132,7 +138,7 @@ func (s *Store) describeLeft(d *directory, k partitionKey, name string, current 
 	return LogUse{
 		Name: Name{Topic: k.topic, Partition: k.partition}, Size: size, Future: true,
 		Lag: max(int64(current.View().LogEnd()-reaches), 0),
-	}
+	}, true
 }
 
 // has says whether a log is a partition's, or on its way to be: also one that is closed while another takes its place.

@@ -109,8 +109,11 @@ func (p *program) serve(ctx context.Context, f flags) error {
 		}
 	}
 	if errors.Is(err, broker.ErrNestedDirectories) {
-		if from, set := conf.origin["log.dirs"]; set {
-			err = fmt.Errorf("%w (log.dirs is set in %s)", err, from)
+		for _, key := range []string{"log.dirs", "log.dir"} {
+			if from, set := conf.origin[key]; set {
+				err = fmt.Errorf("%w (%s is set in %s)", err, key, from)
+				break
+			}
 		}
 		err = usageError{err}
 	}
