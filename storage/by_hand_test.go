@@ -165,7 +165,9 @@ func TestDoneByHand(t *testing.T) {
 			x.fs.Put(x.name(30, ".log"), b[:last])
 		}, reads: span(3, 39), end: 39,
 			said: "log ends below its recovery point", found: "says that t-0 was flushed to", killedSaid: "-"},
-		"bytes behind the last batch": {do: func(x *handled) { x.fs.Put(x.name(30, ".log"), append(x.fs.Bytes(x.name(30, ".log")), make([]byte, 99)...)) },
+		"bytes behind the last batch": {do: func(x *handled) {
+			x.fs.Put(x.name(30, ".log"), append(x.fs.Bytes(x.name(30, ".log")), make([]byte, 99)...))
+		},
 			reads: span(3, 40), end: 40,
 			said: "log was cut at the first bad batch", found: "which cuts 99 bytes", mended: true},
 		"all segments": {do: remove(segment(0, ".log"), segment(10, ".log"), segment(20, ".log"), segment(30, ".log")), end: 3,
