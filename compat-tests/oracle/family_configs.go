@@ -55,10 +55,12 @@ var (
 		"unclean.leader.election.enable", "log.retention.hours", "broker.id", "no.such.key", "log.dirs", "group.consumer.max.assignment.interval.ms",
 		"listener.name.plaintext.max.connections", "listener.name.none.num.network.threads",
 	}
-	// values fit some keys of every type, and not others.
+	// values fit some keys of every type, and not others. None is from 4 to 11: with such a
+	// segment.index.bytes, which it takes, Kafka cannot make a log, nor any other of the same
+	// change to its metadata; here an index just has few entries.
 	values = []string{"", "0", "1", "-1", "-2", "100", "5000", "45000", "1048576", "1073741824", "2147483647", "2147483648", "9223372036854775807", "9223372036854775808", "0.5", "1.5", "NaN",
 		"true", "false", "TRUE", "yes", "compact", "delete", "compact,delete", "compact, delete", "delete,delete", "producer", "gzip", "zstd", "none", "CreateTime", "LogAppendTime", "*", "0:1", "0:1,1:1",
-		" 100 ", "1e3", "0x10", "+5", "latest", "earliest", "read_committed", "client_id=x", "nonsense=x", "client_id=[", "org.apache.kafka.,x", "é"}
+		" 100 ", "1e3", "0x10", "+50", "latest", "earliest", "read_committed", "client_id=x", "nonsense=x", "client_id=[", "org.apache.kafka.,x", "é"}
 )
 
 func init() {
