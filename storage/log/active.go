@@ -119,8 +119,12 @@ func (l *Log) startActive(seg *segment, size int64, offsets, times int, now int6
 }
 
 // openActive opens the active segment of a log that was not written to since Open. One behind which a segment was begun in
-// part stays closed: a recovery may begin with that, and not look at the indexes before it.
+// part stays closed: a recovery may begin with that, and not look at the indexes before it. Behind one that is torn another
+// segment begins.
 func (l *Log) openActive(now int64) error {
+	if l.active.torn {
+		return l.roll(l.end, now)
+	}
 	if l.begunHalf {
 		return nil
 	}
@@ -267,6 +271,12 @@ func (l *Log) roll(base batch.Offset, now int64) error {
 	// A recovery that begins with the new segment does not look at the old one.
 	sync := l.beginsAt(base) && !faults.pointPasses
 	err := l.exchangeActive(base, now, sync)
+	if (errors.Is(err, ErrNoDescriptor) || isContent(err)) && l.active.torn {
+		if !l.begunHalf {
+			l.beginsNot(base) // and the snapshot says the truth
+		}
+		return err
+	}
 	if (errors.Is(err, ErrNoDescriptor) || isContent(err)) && !l.begunHalf {
 		// A snapshot where no segment begins says that the log was closed there. A flush that is under way may raise the
 		// recovery point to it without another look at the directory: it is gone for good before that.
@@ -295,7 +305,7 @@ func (l *Log) exchangeActive(base batch.Offset, now int64, sync bool) error {
 		}
 		seg.synced.Store(true)
 	}
-	if err := l.writeSnapshot(base, sync); err != nil {
+	if err := l.putSnapshot(base, sync); err != nil {
 		return err
 	}
 	if err := l.begin(base, now); err != nil {

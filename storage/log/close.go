@@ -31,7 +31,7 @@ func (l *Log) Close() error {
 	if err := l.flushView(l.View(), flushWhole); err != nil {
 		return err
 	}
-	if err := l.writeSnapshot(l.end, true); err != nil {
+	if err := l.putSnapshot(l.end, true); err != nil {
 		return l.fail("close", err)
 	}
 	if err := l.syncNames(); err != nil {

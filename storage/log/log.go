@@ -127,6 +127,9 @@ type active struct {
 	reserved bool
 	// spoilt: what the files hold does not let more be appended, which then goes to a new segment.
 	spoilt bool
+	// torn: the file does not lead to the log end, at which the log was closed in order; nothing was appended since, and it is
+	// not open. It is never appended to.
+	torn bool
 	// maxTimestamp is the largest so far and maxOffset the last offset of the batch that brought it; -1: none, or not
 	// asked yet (open is false then).
 	maxTimestamp int64

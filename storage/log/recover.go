@@ -58,6 +58,11 @@ func (l *Log) recover(o Options, found []segmentFiles, epochsGood bool, report *
 			return err
 		}
 	}
+	if closed && epochsGood && from.pos == 0 && first == len(all)-1 {
+		if torn, err := l.recoverTorn(point, report); torn || err != nil {
+			return err
+		}
+	}
 	// Snapshots behind where reading begins are made anew on the way: they may be of a time before a truncation, and what was
 	// made durable of them is not known.
 	if err := l.dropSnapshots(func(s batch.Offset) bool { return s > from.offset && !faults.keepNewer }); err != nil {
