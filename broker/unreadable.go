@@ -21,7 +21,9 @@ type unreadable struct {
 
 type unreadablePlace struct {
 	replicaKey
-	why string
+	file     string // "": none is known
+	position int64  // in it; -1: none is known
+	why      string
 }
 
 // mostUnreadable is how many places are told of. Where more than that are
@@ -31,11 +33,11 @@ const mostUnreadable = 1000
 // tellUnreadable tells why a partition could not be read for a client, if that is
 // neither the client's doing nor told of elsewhere. what says what was asked for.
 func (b *Broker) tellUnreadable(p *partition.Partition, err error, what zap.Field) {
-	why, is := unreadableFor(err)
+	at, is := unreadableFor(err)
 	if !is {
 		return
 	}
-	at := unreadablePlace{replicaKey{p.ID(), p.Index()}, why}
+	at.replicaKey = replicaKey{p.ID(), p.Index()}
 	u := &b.unreadable
 	u.mu.Lock()
 	told := u.told[at] || len(u.told) >= mostUnreadable
@@ -49,34 +51,37 @@ func (b *Broker) tellUnreadable(p *partition.Partition, err error, what zap.Fiel
 	if told {
 		return
 	}
-	file, position := p.Damaged(err)
 	b.log.Error("bytes of a log cannot be read: whoever asks for them gets an error, and is not told of again",
-		zap.String("topic", p.Topic()), zap.Int32("partition", p.Index()), what, zap.String("file", file), zap.Int64("position", position), zap.Error(err))
+		zap.String("topic", p.Topic()), zap.Int32("partition", p.Index()), what, zap.String("file", at.file), zap.Int64("position", at.position), zap.Error(err))
 }
 
-// unreadableFor says whether the bytes of a log are why it was not read, and in
-// words that are the same for each read of the same place.
-func unreadableFor(err error) (why string, is bool) {
+// unreadableFor says whether the bytes of a log are why it was not read, and where
+// they are, the same for each read of the same place.
+func unreadableFor(err error) (at unreadablePlace, is bool) {
 	var (
 		damage *log.CorruptError
 		index  *log.IndexError
 		disk   *fs.PathError
 	)
+	at.position = -1
 	switch {
 	case err == nil, errors.As(err, new(*log.OfflineError)), errors.Is(err, log.ErrNoDescriptor):
-		return "", false
+		return at, false
 	case errors.As(err, &damage):
-		return damage.Error(), true
+		at.file, at.position, at.why = damage.File, damage.Position, damage.Error()
+		return at, true
 	case errors.As(err, &index):
-		return index.Error(), true
+		at.file, at.why = index.File, index.Error()
+		return at, true
 	case errors.As(err, &disk):
-		return disk.Error(), true
+		at.file, at.why = disk.Path, disk.Error()
+		return at, true
 	case codeOf(err) != kerr.UnknownServerError.Code, errors.Is(err, partition.ErrNegativeCount):
-		return "", false
+		return at, false
 	}
 	// Nobody who is answered UNKNOWN_SERVER_ERROR can tell more than the log does: records that do not unpack, say.
 	for err != nil {
-		why, err = err.Error(), errors.Unwrap(err)
+		at.why, err = err.Error(), errors.Unwrap(err)
 	}
-	return why, true
+	return at, true
 }

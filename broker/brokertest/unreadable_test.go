@@ -2,6 +2,7 @@ package brokertest
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -121,6 +122,53 @@ func TestUnreadableBytes(t *testing.T) {
 			t.Errorf("told of a disk that fails: %v", all)
 		}
 		n.Disk.Refuse(nil)
+		n.Stop()
+	})
+}
+
+// TestUnreadableInTwoSegments: segments that are damaged alike are each told of, by their files.
+func TestUnreadableInTwoSegments(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := New(t, nil)
+		defer n.End()
+		core, lines := observer.New(zap.WarnLevel)
+		n.Logger = zap.New(core)
+		n.Start()
+		c := n.Client(kgo.DefaultProduceTopic("a"), kgo.ProducerBatchCompression(kgo.NoCompression()))
+		id := makeTopic(t, n, c, "a", 1, "segment.bytes", "1048576")
+		for range 3 {
+			Produce(t, c, "a", strings.Repeat("v", 600_000), 1)
+		}
+		n.Stop()
+		files := []string{"/data/a-0/00000000000000000000.log", "/data/a-0/00000000000000000001.log"}
+		for _, file := range files {
+			b := n.Disk.Bytes(file)
+			clear(b[:61])
+			n.Disk.Put(file, b)
+		}
+		n.Start()
+		for range 2 {
+			for offset := range int64(2) {
+				req := kmsg.NewPtrFetchRequest()
+				req.MaxBytes, req.SessionEpoch = 1<<20, -1
+				rt := kmsg.NewFetchRequestTopic()
+				rt.Topic, rt.TopicID = "a", id
+				rp := kmsg.NewFetchRequestTopicPartition()
+				rp.FetchOffset, rp.PartitionMaxBytes = offset, 1<<20
+				rt.Partitions = append(rt.Partitions, rp)
+				req.Topics = append(req.Topics, rt)
+				if got := word(ask[*kmsg.FetchResponse](t, n, c, req).Topics[0].Partitions[0].ErrorCode); got != "CORRUPT_MESSAGE" {
+					t.Errorf("Fetch at %d: %s", offset, got)
+				}
+			}
+		}
+		var told []string
+		for _, l := range lines.FilterMessageSnippet("bytes of a log cannot be read").All() {
+			told = append(told, fmt.Sprint(l.ContextMap()["file"], " ", l.ContextMap()["position"]))
+		}
+		if want := []string{files[0] + " 0", files[1] + " 0"}; !slices.Equal(told, want) {
+			t.Errorf("told of %v, not of %v", told, want)
+		}
 		n.Stop()
 	})
 }

@@ -3,8 +3,6 @@ package partition
 import (
 	"errors"
 	"fmt"
-	"io/fs"
-	"strings"
 
 	"millrace/storage/batch"
 	"millrace/storage/log"
@@ -27,28 +25,9 @@ func (p *Partition) Where(o batch.Offset) (file string, position int64) {
 	var damage *log.CorruptError
 	if errors.As(err, &damage) {
 		position = damage.Position
-	}
-	return fmt.Sprintf("%s/%020d.log", l.Dir(), v.SegmentOf(o)), position
-}
-
-// Damaged is the segment's file, and the position in it, where a read of the log came upon what is no batch, by the error
-// that it gave; or the file that the disk did not give. "" and -1: neither can be told.
-func (p *Partition) Damaged(err error) (file string, position int64) {
-	var damage *log.CorruptError
-	var refused *fs.PathError
-	if errors.As(err, &refused) {
-		return refused.Path, -1
-	}
-	if !errors.As(err, &damage) {
-		return "", -1
-	}
-	// The log says which segment only in words.
-	before, _, _ := strings.Cut(err.Error(), damage.Error())
-	var base int64
-	if i := strings.LastIndex(before, "segment "); i >= 0 {
-		if _, err := fmt.Sscanf(before[i:], "segment %d:", &base); err == nil {
-			file = fmt.Sprintf("%s/%020d.log", p.Log().Dir(), base)
+		if damage.File != "" {
+			return damage.File, position
 		}
 	}
-	return file, damage.Position
+	return fmt.Sprintf("%s/%020d.log", l.Dir(), v.SegmentOf(o)), position
 }

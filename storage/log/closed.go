@@ -173,7 +173,7 @@ func (l *Log) tailFrom(seg *segment, from *offsetEntry, report *Report) (end bat
 		case err == io.EOF:
 			return end, s.pos, nil
 		case err != nil:
-			return end, s.pos, fmt.Errorf("segment %d: %w", seg.base, err)
+			return end, s.pos, seg.in(err)
 		case h.BaseOffset < end || !fits(h.LastOffset(), seg.base) || from != nil && h.LastOffset() != seg.base+batch.Offset(from.relative):
 			return end, s.pos, &CorruptError{Position: s.pos, Why: fmt.Sprintf("batch of offsets %d to %d, expected %d", h.BaseOffset, h.LastOffset(), end)}
 		}

@@ -314,4 +314,3 @@ func TestTornAndWrittenTo(t *testing.T) {
 		t.Error("the segment was changed")
 	}
 }
-

@@ -1,7 +1,6 @@
 package log
 
 import (
-	"fmt"
 	"io"
 
 	"millrace/storage/batch"
@@ -113,12 +112,12 @@ func (v *View) scanTime(i int, pos int64, want func(batch.Header) bool, ts int64
 			return FoundOffset{}, false, nil
 		}
 		if err != nil {
-			return FoundOffset{}, false, fmt.Errorf("segment %d: %w", seg.base, err)
+			return FoundOffset{}, false, seg.in(err)
 		}
 		if want(h) {
 			b, err := sc.body(h)
 			if err != nil {
-				return FoundOffset{}, false, err
+				return FoundOffset{}, false, seg.in(err)
 			}
 			f, ok, err := v.scanBatch(h, b, ts)
 			if err != nil || ok || once {

@@ -379,7 +379,7 @@ func (l *Log) walk(seg *segment, from int64, report *Report, f func(*scanner, ba
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("segment %d: %w", seg.base, err)
+			return seg.in(err)
 		}
 		if err := f(&s, h); err != nil {
 			return err
@@ -485,7 +485,7 @@ func (l *Log) reindex(seg *segment, size, now int64) error {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("segment %d: %w", seg.base, err)
+			return seg.in(err)
 		}
 		if !fits(h.LastOffset(), seg.base) {
 			return &CorruptError{Position: s.pos, Why: fmt.Sprintf("offset %d in a segment that begins at %d", h.LastOffset(), seg.base)}

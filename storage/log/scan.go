@@ -12,6 +12,7 @@ import (
 
 // CorruptError says that what stands at a position of a segment is no whole, readable batch.
 type CorruptError struct {
+	File     string // the segment's; "" where whoever asked knows it
 	Position int64
 	Why      string
 	Err      error // may be nil

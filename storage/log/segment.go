@@ -149,6 +149,15 @@ func (s *segment) findRecent(o batch.Offset, size int64) (found, bool) {
 	return found{}, false
 }
 
+// in says of an error that a scan of the segment's file came upon where it was.
+func (s *segment) in(err error) error {
+	var c *CorruptError
+	if errors.As(err, &c) && c.File == "" {
+		c.File = s.log.where()
+	}
+	return fmt.Errorf("segment %d: %w", s.base, err)
+}
+
 // find looks for the first batch that ends at or behind o; size is how much of the segment the reader's view holds. ok
 // is false if there is none.
 func (s *segment) find(o batch.Offset, size int64) (at found, ok bool, err error) {
@@ -196,7 +205,7 @@ func (s *segment) scanTo(from *offsetEntry, o batch.Offset, size int64, window i
 			return found{}, false, nil
 		}
 		if err != nil {
-			return found{}, false, fmt.Errorf("segment %d: %w", s.base, err)
+			return found{}, false, s.in(err)
 		}
 		if from != nil {
 			if h.LastOffset() != s.base+batch.Offset(from.relative) {
@@ -238,7 +247,7 @@ func (s *segment) scanEnd(start, pos int64) (batch.Offset, error) {
 			return end, nil
 		}
 		if err != nil {
-			return end, fmt.Errorf("segment %d: %w", s.base, err)
+			return end, s.in(err)
 		}
 		end = h.NextOffset()
 		sc.step(h)
@@ -285,7 +294,7 @@ func (s *segment) maxIndexed(size int64) (int64, error) {
 			return most, nil
 		}
 		if err != nil {
-			return most, fmt.Errorf("segment %d: %w", s.base, err)
+			return most, s.in(err)
 		}
 		most = max(most, h.MaxTimestamp)
 		sc.step(h)
