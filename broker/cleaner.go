@@ -42,8 +42,8 @@ func (b *Broker) startCleaner() {
 	c := b.store.NewCleaner(func() []storage.Cleanable {
 		var list []storage.Cleanable
 		for _, p := range b.replicas.all() {
-			// Of a directory that was given up nothing is changed any more.
-			if l := p.Log(); l.Config().Compact && !l.CleaningPaused() && l.Offline() == nil {
+			// What is out of use is not changed any more.
+			if l := p.Log(); l.Config().Compact && !l.CleaningPaused() && l.OutOfUse() == nil {
 				list = append(list, cleanable{p, b})
 			}
 		}
@@ -101,7 +101,7 @@ func (b *Broker) retainOne(p *partition.Partition) {
 	for _, why := range gone {
 		b.log.Info("retention", zap.Stringer("partition", p), zap.String("removed", why))
 	}
-	if err != nil && p.Log().Offline() == nil {
+	if err != nil && p.Log().OutOfUse() == nil {
 		b.log.Error("retention failed", zap.Stringer("partition", p), zap.Error(err))
 	}
 }

@@ -143,7 +143,7 @@ const flushInterval = time.Second
 // retain applies retention to what is served.
 func (b *Broker) retain() {
 	for _, p := range b.replicas.all() {
-		if p.Log().Offline() == nil {
+		if p.Log().OutOfUse() == nil {
 			b.retainOne(p)
 		}
 	}

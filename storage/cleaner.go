@@ -184,8 +184,8 @@ func (c *Cleaner) cleanOne(ctx context.Context, id int, keys *compact.Keys, buff
 		c.mu.Lock()
 		c.stats.Overtook++
 		c.mu.Unlock()
-	case errors.Is(err, log.ErrClosed), ctx.Err() != nil, d.log.Offline() != nil:
-		// It is no longer here, or we are to stop, or the directory says itself what is wrong.
+	case errors.Is(err, log.ErrClosed), ctx.Err() != nil, d.log.OutOfUse() != nil:
+		// It is no longer here, or we are to stop, or it was said elsewhere what is wrong.
 	default:
 		c.giveUp(d.log, err)
 	}
@@ -219,7 +219,7 @@ func (c *Cleaner) grab() (dirty, bool) {
 		here[l] = true
 		k := partitionKey{topic: x.Topic(), partition: x.Index()}
 		v, cfg := l.View(), l.Config()
-		if !cfg.Compact || c.busy[k] || c.bad[l] != nil || v.Closed() || !v.HasFiles() || l.Offline() != nil {
+		if !cfg.Compact || c.busy[k] || c.bad[l] != nil || v.Closed() || !v.HasFiles() || l.OutOfUse() != nil {
 			continue
 		}
 		r, err := l.Cleanable(now.UnixMilli())

@@ -24,7 +24,7 @@ func (s *Store) FlushDue(ctx context.Context, now time.Time) error {
 	for _, logs := range s.openLogs() {
 		all.Go(func() {
 			err := sideBySide(logs, func(l *log.Log) error {
-				if ctx.Err() != nil || l.Offline() != nil {
+				if ctx.Err() != nil || l.OutOfUse() != nil {
 					return nil
 				}
 				return flushDue(l, now)

@@ -1,11 +1,17 @@
 package storage
 
 import (
+	"bytes"
+	"errors"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"millrace/storage/batch"
 	"millrace/storage/disk"
 	"millrace/storage/log"
 )
@@ -127,4 +133,56 @@ func TestFlushesGoSideBySide(t *testing.T) {
 			t.Errorf("the recovery point of %s is %d", l.Dir(), l.RecoveryPoint())
 		}
 	}
+}
+
+// TestOutOfUse: a log that is out of use, while its data directory is not, is told of once, and then left alone by what goes on in
+// the background.
+func TestOutOfUse(t *testing.T) {
+	h := newHouse(t)
+	c := log.DefaultConfig()
+	c.Compact, c.FlushMs = true, 1000
+	l, err := h.s.Log("t", [16]byte{1}, 0, c)
+	h.ok(err)
+	h.add(l, 200)
+	h.ok(h.s.Close(true))
+	const name = "/data/t-0/00000000000000000000.log"
+	b := bytes.Clone(h.fs.Bytes(name))
+	clear(b[len(b)/200:][:batch.HeaderSize]) // the second batch
+	h.fs.Put(name, b)
+	core, lines := observer.New(zap.ErrorLevel)
+	h.s, err = Open(StoreOptions{Dirs: h.dirs, FS: h.fs, NodeID: 1, Now: func() time.Time { return h.clock }, Logger: zap.New(core)})
+	h.ok(err)
+	l, err = h.s.Log("t", [16]byte{1}, 0, c)
+	h.ok(err)
+	h.add(l, 100)
+	w := &washed{topic: "t", log: l}
+	cleaner := h.s.NewCleaner(func() []Cleanable { return []Cleanable{w} }, CleanerSettings{Threads: 1, KeyBytes: 1 << 20, KeyLoad: 0.9, BufferBytes: 1 << 20})
+	lines.TakeAll()
+	if err := l.Truncate(250); !errors.As(err, new(*log.UnusableError)) {
+		t.Fatal(err)
+	}
+	if l.OutOfUse() == nil || l.Offline() != nil {
+		t.Fatalf("%v, %v", l.OutOfUse(), l.Offline())
+	}
+	for range 3 {
+		h.clock = h.clock.Add(time.Hour)
+		h.ok(h.s.FlushDue(t.Context(), h.clock))
+		h.ok(h.s.Housekeep(h.clock))
+		if cleaner.CleanOnce(t.Context()) {
+			t.Error("it is cleaned")
+		}
+	}
+	_ = l.Truncate(240)
+	if all := lines.TakeAll(); len(all) != 1 || !strings.Contains(all[0].Message, "log is out of use") || all[0].ContextMap()["log"] != "/data/t-0" {
+		t.Errorf("told: %v", all)
+	}
+	if n := cleaner.Stats().Uncleanable["/data"]; n != 0 {
+		t.Errorf("%d logs cannot be cleaned", n)
+	}
+	// What it is like nobody knows: the next start reads again behind the recovery point.
+	if err := h.s.Close(true); !errors.As(err, new(*log.UnusableError)) || h.exists("/data/.kafka_cleanshutdown") {
+		t.Errorf("a stop: %v", err)
+	}
+	h.open()
+	h.end(h.log("t", 1, 0), 250)
 }

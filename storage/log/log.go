@@ -176,6 +176,10 @@ func (l *Log) Dir() string { return l.dir }
 // Offline is nil, or why the data directory was given up.
 func (l *Log) Offline() error { return l.directory.Offline() }
 
+// OutOfUse is nil, or why nothing is written to the log until the next start: its data directory was given up, or it alone came
+// to be unusable, each told of where that was met. It may be called concurrently.
+func (l *Log) OutOfUse() error { return l.usable() }
+
 // ready says whether the log can be changed.
 func (l *Log) ready() error {
 	if l.closed {
@@ -200,7 +204,9 @@ func (l *Log) fail(op string, err error) error {
 // and not its directory.
 func (l *Log) giveUp(op string, err error) error {
 	if isContent(err) {
-		l.unusable.CompareAndSwap(nil, &UnusableError{Op: op, Err: err})
+		if l.unusable.CompareAndSwap(nil, &UnusableError{Op: op, Err: err}) {
+			l.logger.Error("log is out of use until the next start: it is read and not written to", l.field(), zap.String("since", op), errField(err))
+		}
 		return l.unusable.Load()
 	}
 	return l.directory.GiveUp(fmt.Sprintf("%s of %s", op, l.dir), err)
