@@ -83,9 +83,9 @@ func (h *house) exists(name string) bool {
 	return err == nil
 }
 
-// TestCleanStopReadsNoSegment but where the newest one ends: with one read, of the bytes behind the newest entry of its index,
-// however long it is.
-func TestCleanStopReadsNoSegment(t *testing.T) {
+// TestCleanStopReadsEnds: a start after a stop in order reads of segments no more than where the newest one ends: with one read,
+// of the bytes behind the newest entry of its index, however long it is.
+func TestCleanStopReadsEnds(t *testing.T) {
 	h := newHouse(t)
 	c := log.DefaultConfig()
 	ends := [5]batch.Offset{0, 3, 300, 600, 3000}

@@ -2,7 +2,6 @@ package log
 
 import (
 	"fmt"
-	"io"
 	"slices"
 
 	"go.uber.org/zap"
@@ -133,53 +132,17 @@ func (l *Log) recoverTorn(point batch.Offset, report *Report) (bool, error) {
 	return true, l.openTorn(seg, end, pos, point, err, report)
 }
 
-// tail follows the batches of a segment from the newest one that its index knows to the file's end. It says where they end;
-// a *CorruptError says why they do not end with the file.
+// tail is where a segment's batches end, by the newest entry of its index: of a small one that is not asked, one read has all.
 func (l *Log) tail(seg *segment, report *Report) (end batch.Offset, pos int64, err error) {
-	switch {
-	case seg.size == 0:
-		return seg.base, 0, nil
-	case seg.size <= smallScan:
-		return l.tailFrom(seg, nil, report) // one read
-	}
-	e, ok, err := seg.offsets.last()
-	if err != nil && !isContent(err) && !isMissing(err) {
-		return seg.base, 0, err
-	}
-	if err == nil && ok && e.position > 0 && int64(e.position) < seg.size {
-		if end, pos, err := l.tailFrom(seg, &e, report); !isCorrupt(err) || pos > int64(e.position) {
-			return end, pos, err
+	var from offsetEntry
+	if seg.size > smallScan {
+		if from, _, err = seg.offsets.last(); err != nil && !isContent(err) && !isMissing(err) {
+			return seg.base, 0, err
 		}
 	}
-	return l.tailFrom(seg, nil, report)
-}
-
-func (l *Log) tailFrom(seg *segment, from *offsetEntry, report *Report) (end batch.Offset, pos int64, err error) {
-	f, err := seg.log.acquire()
-	if err != nil {
-		return seg.base, 0, err
-	}
-	defer seg.log.release()
-	buf := smallBuffers.Get().(*[]byte)
-	defer smallBuffers.Put(buf)
-	s := scanner{f: f, limit: seg.size, buf: *buf}
-	defer func() { report.Scanned += s.read }()
-	if end = seg.base; from != nil {
-		s.pos = int64(from.position)
-	}
-	for {
-		h, err := s.header()
-		switch {
-		case err == io.EOF:
-			return end, s.pos, nil
-		case err != nil:
-			return end, s.pos, seg.in(err)
-		case h.BaseOffset < end || !fits(h.LastOffset(), seg.base) || from != nil && h.LastOffset() != seg.base+batch.Offset(from.relative):
-			return end, s.pos, &CorruptError{Position: s.pos, Why: fmt.Sprintf("batch of offsets %d to %d, expected %d", h.BaseOffset, h.LastOffset(), end)}
-		}
-		from, end = nil, h.NextOffset()
-		s.step(h)
-	}
+	end, pos, read, err := seg.endOf(seg.size, from)
+	report.Scanned += read
+	return end, pos, err
 }
 
 // putSnapshot is writeSnapshot, but where the snapshot says how a torn log was closed it is there, whole, at any time.

@@ -220,34 +220,37 @@ func (s *segment) scanTo(from *offsetEntry, o batch.Offset, size int64, window i
 	}
 }
 
-// endOf is the offset behind the last batch of the segment's first pos bytes.
-func (s *segment) endOf(pos int64) (batch.Offset, error) {
-	e, ok, err := s.offsets.floor(func(e offsetEntry) bool { return int64(e.position) < pos })
-	if err == nil && ok && e.position > 0 {
-		if end, err := s.scanEnd(int64(e.position), pos); err == nil || !isCorrupt(err) {
-			return end, err
-		}
+// endOf is the offset behind the last batch of the segment's first size bytes, and where that batch ends. They are followed from
+// an entry of the index on, or where it leads to no batch, or is zero, from the start. A *CorruptError says why they do not end with
+// the size. read is how many bytes that took.
+func (s *segment) endOf(size int64, from offsetEntry) (end batch.Offset, pos, read int64, err error) {
+	if size == 0 {
+		return s.base, 0, 0, nil
 	}
-	return s.scanEnd(0, pos)
-}
-
-func (s *segment) scanEnd(start, pos int64) (batch.Offset, error) {
-	end := s.base
 	f, err := s.log.acquire()
 	if err != nil {
-		return end, err
+		return s.base, 0, 0, err
 	}
 	defer s.log.release()
 	buf := smallBuffers.Get().(*[]byte)
 	defer smallBuffers.Put(buf)
-	sc := scanner{f: f, pos: start, limit: pos, buf: *buf}
-	for {
-		h, err := sc.header()
-		if err == io.EOF {
-			return end, nil
+	sc := scanner{f: f, limit: size, buf: *buf}
+	if from.position > 0 && int64(from.position) < size {
+		sc.pos = int64(from.position)
+		if h, err := sc.header(); isCorrupt(err) || err == nil && h.LastOffset() != s.base+batch.Offset(from.relative) {
+			sc.pos = 0
 		}
-		if err != nil {
-			return end, s.in(err)
+	}
+	for end = s.base; ; {
+		h, err := sc.header()
+		switch {
+		case err == io.EOF:
+			return end, sc.pos, sc.read, nil
+		case err == nil && (h.BaseOffset < end || !fits(h.LastOffset(), s.base)):
+			err = &CorruptError{Position: sc.pos, Why: fmt.Sprintf("batch of offsets %d to %d, expected %d", h.BaseOffset, h.LastOffset(), end)}
+			fallthrough
+		case err != nil:
+			return end, sc.pos, sc.read, s.in(err)
 		}
 		end = h.NextOffset()
 		sc.step(h)

@@ -66,7 +66,9 @@ func (l *Log) truncate(to batch.Offset) error {
 	if ok {
 		pos = at.pos
 	}
-	end, err := seg.endOf(pos)
+	// An index that cannot be read leads nowhere.
+	near, _, _ := seg.offsets.floor(func(e offsetEntry) bool { return int64(e.position) < pos })
+	end, _, _, err := seg.endOf(pos, near)
 	if err != nil {
 		return err
 	}
