@@ -10,6 +10,8 @@ type faultSwitches struct {
 	skipDirSync   bool // a flush does not sync the directory
 	skipEpochs    bool // a flush does not write the leader epochs
 	keepNewer     bool // recovery keeps snapshots that are newer than the log
+	keepDeleted   bool // recovery knows the producers of segments below the log start
+	trustDeleted  bool // recovery asks a close's snapshot for who wrote deleted records
 	skipMadeAnew  bool // recovery does not sync what it makes anew below the recovery point
 	keepIndexes   bool // recovery goes on with the indexes it finds
 	indexFirst    bool // a flush syncs the indexes, and the recovery point passes them, before the segment is synced

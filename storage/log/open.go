@@ -329,7 +329,12 @@ func (l *Log) replay(i int, from batch.Offset, report *Report) error {
 	if i+1 < len(l.segs) && l.segs[i+1].base <= from {
 		return nil
 	}
-	return l.walk(seg, 0, report, func(s *scanner, h batch.Header) error {
+	return l.tell(seg, seg.size, from, report)
+}
+
+// tell tells the producer state of the batches of a segment that stand before a position and end at or behind an offset.
+func (l *Log) tell(seg *segment, to int64, from batch.Offset, report *Report) error {
+	return l.walk(seg, to, report, func(s *scanner, h batch.Header) error {
 		if h.LastOffset() < from || !h.HasProducer() {
 			return nil
 		}
@@ -364,14 +369,14 @@ func (s *scanner) marker(h batch.Header) (*batch.Marker, error) {
 	return &m, nil
 }
 
-// walk calls f for each batch header of a segment from a position on.
-func (l *Log) walk(seg *segment, from int64, report *Report, f func(*scanner, batch.Header) error) error {
+// walk calls f for each batch header of a segment up to a position.
+func (l *Log) walk(seg *segment, to int64, report *Report, f func(*scanner, batch.Header) error) error {
 	file, err := seg.log.acquire()
 	if err != nil {
 		return err
 	}
 	defer seg.log.release()
-	s := scanner{f: file, pos: from, limit: seg.size, buf: make([]byte, smallScan)}
+	s := scanner{f: file, limit: to, buf: make([]byte, smallScan)}
 	defer func() { report.Scanned += s.read }()
 	for {
 		h, err := s.header()

@@ -71,23 +71,10 @@ func (l *Log) recover(o Options, found []segmentFiles, epochsGood bool, report *
 	// Where the log was said to start, and not where it does: Kafka asks its checkpoint, which has nothing of a log that
 	// starts with a segment.
 	above := max(o.LogStart, 0)
-	known := slices.ContainsFunc(l.snapshots, func(s batch.Offset) bool { return above < s && s <= all[first].base })
-	at, err := l.loadProducers(above, from.offset, all[0].base, report)
+	at, forgotten, err := l.recoverProducers(all, first, &from, above, report)
 	if err != nil {
 		return err
 	}
-	if at < from.offset && from.pos > 0 {
-		// Its snapshot was not readable. An older close's knows what is read again now.
-		from = middle{offset: all[first].base}
-		if err := l.dropSnapshots(func(s batch.Offset) bool { return s > from.offset }); err != nil {
-			return l.fail("removing snapshots", err)
-		}
-		if at, err = l.loadProducers(above, from.offset, all[0].base, report); err != nil {
-			return err
-		}
-	}
-	// Kafka reads the segment from its start, with what a snapshot knows there: without one, those who wrote to what is left.
-	forgotten := !known && l.producers.ForgetBelow(max(above, all[0].base)) > 0
 	if point > all[first].base && from.pos == 0 {
 		// The indexes are made anew: nothing may say any more that they are durable, nor what an earlier life has removed
 		// without a sync.
@@ -104,6 +91,7 @@ func (l *Log) recover(o Options, found []segmentFiles, epochsGood bool, report *
 		l.end, l.touched = from.offset, forgotten // a close is to say so
 		l.active = active{size: all[first].size, maxTimestamp: batch.NoTimestamp, maxOffset: all[first].base}
 		l.setFlushed(l.end)
+		l.producers.Expire(l.now().UnixMilli(), l.expireMs)
 		return nil
 	}
 	l.end = from.offset
@@ -147,6 +135,10 @@ func (l *Log) recover(o Options, found []segmentFiles, epochsGood bool, report *
 			return l.fail("recovery", err)
 		}
 		all[i].recent.Store(nil)
+		if i+1 >= below && all[i+1].base <= above && !faults.keepDeleted {
+			// Kafka begins anew with a segment that it reads, and a snapshot there is none: see recoverProducers.
+			l.producers.Clear(all[i+1].base)
+		}
 		if err := l.writeSnapshot(all[i+1].base, false); err != nil {
 			return l.fail("recovery", err)
 		}
@@ -178,6 +170,45 @@ func (l *Log) recover(o Options, found []segmentFiles, epochsGood bool, report *
 	// What was read again is held against the clock as a snapshot is: how a log was closed makes no difference.
 	l.producers.Expire(l.now().UnixMilli(), l.expireMs)
 	return nil
+}
+
+// recoverProducers makes the producer state what it is where reading begins, in the segment first. It says up to which offset
+// the log is in it, without what older segments have behind that, and whether a close's snapshot may say something else.
+//
+// It is what Kafka's start knows. That reads each segment, from the one with the recovery point on, from its first batch, with
+// what the newest snapshot names that lies above the log start and not above the segment's base; without one, with those who
+// wrote behind the log start and before the segment. So who wrote to a segment that is read stays known, also where the log
+// start has passed all of it, until it expires; and who wrote to older ones only is forgotten once the log start has come to
+// the segment.
+func (l *Log) recoverProducers(all []*segment, first int, from *middle, above batch.Offset, report *Report) (at batch.Offset, changed bool, err error) {
+	base := all[first].base
+	if from.pos > 0 && above > base && !faults.trustDeleted {
+		// No snapshot says that. A close's, at the recovery point, is none where the log start has passed it, and the close may
+		// not have known who wrote before every record was deleted: of those Kafka reads again. So the batches' frames are asked.
+		l.producers.Clear(base)
+		if err := l.tell(all[first], from.pos, base, report); err == nil {
+			l.producers.SetEnd(from.offset)
+			return from.offset, true, nil
+		} else if !isCorrupt(err) {
+			return 0, false, err
+		}
+		// Nothing else reads there: to know less of who wrote is better than not to open the log.
+	}
+	known := slices.ContainsFunc(l.snapshots, func(s batch.Offset) bool { return above < s && s <= base })
+	if at, err = l.loadProducers(above, from.offset, all[0].base, report); err != nil {
+		return 0, false, err
+	}
+	if at < from.offset && from.pos > 0 {
+		// Its snapshot was not readable. An older close's knows what is read again now.
+		*from = middle{offset: base}
+		if err := l.dropSnapshots(func(s batch.Offset) bool { return s > from.offset }); err != nil {
+			return 0, false, l.fail("removing snapshots", err)
+		}
+		if at, err = l.loadProducers(above, from.offset, all[0].base, report); err != nil {
+			return 0, false, err
+		}
+	}
+	return at, !known && l.producers.ForgetBelow(max(above, all[0].base)) > 0, nil
 }
 
 // joint compares where a segment begins with where the one before it ends. Segments are only begun at the log end, so a
