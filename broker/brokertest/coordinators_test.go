@@ -180,7 +180,12 @@ func TestOffsetsOnADiskThatFails(t *testing.T) {
 				time.Sleep(time.Hour)
 				all := lines.TakeAll()
 				var told []string
+				late := map[any]bool{}
 				for _, l := range all {
+					if l.Message == "a partition does not take its new role" && !late[l.ContextMap()["partition"]] {
+						late[l.ContextMap()["partition"]] = true // its log was being opened when the directory was given up
+						continue
+					}
 					told = append(told, fmt.Sprint(l.Message, " ", l.ContextMap()))
 				}
 				if text := strings.Join(told, "\n"); strings.Count(text, c.want) != 1 || strings.Count(text, "does not load") > 1 || !strings.Contains(text, strings.TrimSuffix(bad[1], ".log")) || len(told) > 2 {
