@@ -20,8 +20,8 @@ const (
 	// roundSize is how many seeds make a round; they have the same restarts.
 	roundSize = 64
 	// roundsBetween: one round in so many restarts the servers, where no family is
-	// asked for.
-	roundsBetween = 64
+	// asked for. A Kafka that runs for much longer has used up 20,000 descriptors.
+	roundsBetween = 32
 	theRestarts   = "restarts"
 )
 
