@@ -288,10 +288,10 @@ func (l *Log) note(h batch.Header, m *batch.Marker, pos int64) {
 }
 
 // spill writes to the files of a segment's indexes what was noted for them. Nothing vouches for it before it is there:
-// where no descriptor is left it goes there later.
+// where no descriptor is left it goes there later. An error is told of batches that the segment has: nothing goes on from there.
 func (l *Log) spill(seg *segment) error {
 	if err := seg.spill(); err != nil && !errors.Is(err, ErrNoDescriptor) {
-		return l.fail("index", err)
+		return l.giveUp("index", err)
 	}
 	return nil
 }

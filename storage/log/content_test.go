@@ -543,3 +543,30 @@ func TestTruncationUponDamage(t *testing.T) {
 		t.Errorf("the segment has %d bytes", len(got))
 	}
 }
+
+// TestIndexThatCannotBeWritten: a batch is written when it turns out that a directory stands where its index belongs. That is no
+// refusal after which the log goes on, with the batch that was answered with an error: it is out of use, and no data directory is.
+func TestIndexThatCannotBeWritten(t *testing.T) {
+	x := newSpoilt(t, 1)
+	err := x.log.Roll()
+	if err == nil {
+		err = x.fs.MkdirAll(x.log.last().txns.path)
+	}
+	for range 100 { // until a transaction is aborted
+		if err != nil {
+			break
+		}
+		err = x.append()
+	}
+	var lost *UnusableError
+	if !errors.As(err, &lost) {
+		t.Fatalf("the abort marker: %v", err)
+	}
+	end := x.log.View().LogEnd()
+	if err := x.append(); !errors.As(err, &lost) || x.log.View().LogEnd() != end {
+		t.Errorf("what is appended then: %v, and the log ends at %d behind %d", err, x.log.View().LogEnd(), end)
+	}
+	if err := x.directory.Offline(); err != nil {
+		t.Error(err)
+	}
+}

@@ -117,7 +117,7 @@ func (l *Log) follow(h batch.Header, size int, now int64) error {
 }
 
 // WriteGathered writes what was gathered, at once, and what indexes are to know of it. An error says that none of what
-// was gathered since the last call can be counted on; the directory is given up then.
+// was gathered since the last call can be counted on; the directory is given up then, or this log is out of use.
 func (l *Log) WriteGathered() error {
 	err := l.writeGathered()
 	l.gathered.lost = nil
