@@ -478,3 +478,27 @@ func BenchmarkCreateTopic(b *testing.B) {
 		})
 	}
 }
+
+// TestDamagedSnapshotOfALeader: one that cannot be read stops who is sent it, and leaves that one's log as it was: the next start
+// asks again.
+func TestDamagedSnapshotOfALeader(t *testing.T) {
+	log := raftlog.NewMemory()
+	for _, err := range []error{log.Found(RaftID(0, 0), confOf([]int32{0, 1, 2})), log.Sync()} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := &world{static: testStatic(t), history: map[uint64][32]byte{}, count: map[string]int{}}
+	n := &simNode{log: log, image: image.New()}
+	w.boot(n)
+	n.m.step(&pb.Message{
+		Type: pb.MsgSnap.Enum(), From: new(RaftID(1, 0)), To: new(RaftID(0, 0)), Term: new(uint64(2)),
+		Snapshot: &pb.Snapshot{Data: []byte("what is no entry"), Metadata: pb.EnsureSnapshotMetadata(&pb.SnapshotMetadata{Index: new(uint64(9)), Term: new(uint64(2)), ConfState: n.m.conf})},
+	})
+	if _, err := n.m.turn(time.Unix(1, 0)); !errors.Is(err, ErrDamaged) {
+		t.Fatalf("it goes on: %v", err)
+	}
+	if s, err := log.Crash().Snapshot(); err != nil || s.GetMetadata().GetIndex() != raftlog.FoundingIndex {
+		t.Errorf("the next start finds the snapshot of %d, %v", s.GetMetadata().GetIndex(), err)
+	}
+}

@@ -259,10 +259,11 @@ func (m *member) turn(now time.Time) (output, error) {
 
 func (m *member) handle(rd raft.Ready, now time.Time) error {
 	if !raft.IsEmptySnap(rd.Snapshot) {
-		if err := m.o.log.Install(rd.Snapshot); err != nil {
+		// First: one that cannot be read is not to take the place of a log that can.
+		if err := m.restore(rd.Snapshot); err != nil {
 			return err
 		}
-		if err := m.restore(rd.Snapshot); err != nil {
+		if err := m.o.log.Install(rd.Snapshot); err != nil {
 			return err
 		}
 	}
