@@ -21,6 +21,7 @@ type Files struct {
 	mu            sync.Mutex
 	read, written queue
 	crowded       chan struct{} // Settle has something to do
+	blocks        blocks
 }
 
 // queue is the open files of one kind, the one opened longest ago first. One that was used since it was queued goes round

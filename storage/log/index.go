@@ -123,7 +123,7 @@ func (x *index[E]) begin(f disk.File, n, room int) error {
 	}
 	x.tail.Store(&tail[E]{first: n})
 	if kept := x.file.Load(); kept != nil {
-		kept.forget()
+		kept.changes()
 	}
 	return nil
 }
@@ -133,7 +133,7 @@ func (x *index[E]) forget() {
 	x.tail.Store(nil)
 	x.stored.Store(-1)
 	if kept := x.file.Load(); kept != nil {
-		kept.forget()
+		kept.changes()
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"io"
 	"sort"
 	"sync"
+	"sync/atomic"
 
 	"millrace/storage/disk"
 )
@@ -12,21 +13,34 @@ import (
 // blockSize is how much of an index file is read at a time: a search ends with a run of neighbours.
 const blockSize = 4096
 
-// indexFile is what readers keep of an index file between look-ups, so that one away from the tail costs no more than a
-// read: the open file, which counts among those that Files bounds; the block read last, because a consumer goes from one
-// batch to the next; and the first entries of blocks that searches came by, because every search begins with the same.
-// All of it goes when the file is closed.
-type indexFile[E any] struct {
-	handle
-	mu     sync.Mutex
-	block  *block[E]
-	pivots []pivot[E] // by block
-}
+// keptBlocks is how many blocks are kept at most, of all index files together: 4 MiB.
+const keptBlocks = 1024
+
+// blocks are those that were read last, of all files: a consumer goes from one batch to the next, and of one file many
+// may be at as many places. A block may have to go for any other.
+type blocks [keptBlocks]atomic.Pointer[block]
 
 // block is a piece of an index file: entries first to first+len(b)/size. It never changes.
-type block[E any] struct {
+type block struct {
+	of    uint64 // what the file was called then, see indexFile
 	first int
 	b     []byte
+}
+
+// at is where a block of a file is kept, or another.
+func (k *blocks) at(of uint64, at int) *atomic.Pointer[block] {
+	const odd, bits = 0x9e3779b97f4a7c15, 10
+	return &k[(of*odd+uint64(at))*odd>>(64-bits)]
+}
+
+// indexFile is what readers keep of an index file between look-ups, so that one away from the tail costs no more than a
+// read: the open file, which counts among those that Files bounds, and the first entries of blocks that searches came by,
+// because every search begins with the same. They go when the file is closed.
+type indexFile[E any] struct {
+	handle
+	called atomic.Uint64 // a number for what it holds: another once it holds other entries
+	mu     sync.Mutex
+	pivots []pivot[E] // by block
 }
 
 type pivot[E any] struct {
@@ -34,10 +48,19 @@ type pivot[E any] struct {
 	known bool
 }
 
+// called is the last number that was given to an index file.
+var called atomic.Uint64
+
 func (f *indexFile[E]) forget() {
 	f.mu.Lock()
-	f.block, f.pivots = nil, nil
+	f.pivots = nil
 	f.mu.Unlock()
+}
+
+// changes is to be called when the file holds other entries than before.
+func (f *indexFile[E]) changes() {
+	f.called.Store(called.Add(1))
+	f.forget()
 }
 
 // opened is the file's keep, made for the first reader.
@@ -46,6 +69,7 @@ func (x *index[E]) opened() *indexFile[E] {
 	if f == nil {
 		f = &indexFile[E]{handle: handle{fs: x.fs, files: x.files, path: x.path}}
 		f.pins.Store(-1)
+		f.called.Store(called.Add(1))
 		f.closed = f.forget
 		if !x.file.CompareAndSwap(nil, f) {
 			f = x.file.Load()
@@ -72,7 +96,7 @@ type reader[E any] struct {
 	n     int // entries
 	file  *indexFile[E]
 	f     disk.File
-	block *block[E]
+	block *block
 }
 
 func (x *index[E]) read() (reader[E], error) {
@@ -120,7 +144,7 @@ func (r *reader[E]) at(i int) (E, error) {
 	return r.entry(i), nil
 }
 
-func (b *block[E]) holds(i, size int) bool {
+func (b *block) holds(i, size int) bool {
 	return b != nil && i >= b.first && (i-b.first+1)*size <= len(b.b)
 }
 
@@ -143,33 +167,24 @@ func (r *reader[E]) open() error {
 	return nil
 }
 
-// kept is the block that was read last, by whomever; nil if there is none.
-func (r *reader[E]) kept() *block[E] {
-	if r.file == nil {
-		if r.file = r.x.file.Load(); r.file == nil {
-			return nil
-		}
-	}
-	r.file.mu.Lock()
-	defer r.file.mu.Unlock()
-	return r.file.block
-}
-
-// load reads a block. Entries that are not in the file yet stay out of it: the file reads as zeros there.
+// load reads a block, unless it is kept. Entries that are not in the file yet stay out of it: the file reads as zeros there.
 func (r *reader[E]) load(at int) error {
-	first := at * r.room()
+	if r.file == nil {
+		r.file = r.x.opened()
+	}
+	of, first := r.file.called.Load(), at*r.room()
 	n := min(r.room(), r.inFile()-first)
-	if r.block = r.kept(); r.block.holds(first+n-1, r.x.size) && r.block.first == first {
+	kept := r.x.files.blocks.at(of, at)
+	if b := kept.Load(); b != nil && b.of == of && b.first == first && len(b.b) >= n*r.x.size {
+		r.block = b
 		return nil
 	}
-	b := &block[E]{first: first, b: make([]byte, n*r.x.size)}
+	b := &block{of: of, first: first, b: make([]byte, n*r.x.size)}
 	if err := r.pread(b.b, first); err != nil {
 		return err
 	}
 	r.block = b
-	r.file.mu.Lock()
-	r.file.block = b
-	r.file.mu.Unlock()
+	kept.Store(b)
 	return nil
 }
 
@@ -229,13 +244,6 @@ func (r *reader[E]) search(below func(E) bool) (int, error) {
 	n := r.inFile()
 	if n == 0 {
 		return 0, nil
-	}
-	// The block that was read last, if the end of the search lies within it.
-	if b := r.kept(); b != nil && b.first < n {
-		r.block = b
-		if end := min(b.first+len(b.b)/r.x.size, n); below(r.entry(b.first)) && !below(r.entry(end-1)) {
-			return r.within(b.first, end, below), nil
-		}
 	}
 	var failed error
 	blocks := sort.Search((n+r.room()-1)/r.room(), func(at int) bool {

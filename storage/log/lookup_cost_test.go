@@ -68,13 +68,61 @@ func TestLookUpCost(t *testing.T) {
 	if sum.Opens != 0 || sum.Reads > 2*400+int(blocks) {
 		t.Errorf("400 look-ups here and there cost %+v", sum)
 	}
-	// What is kept goes with the open file.
+	// So do those that go from batch to batch at many places of one log.
+	sum = disktest.Counts{}
+	for i := range 400 {
+		cost := read(batch.Offset(i%16*1_800 + i/16))
+		sum.Reads, sum.Opens = sum.Reads+cost.Reads, sum.Opens+cost.Opens
+	}
+	if sum.Opens != 0 || sum.Reads > 400+16+int(blocks) {
+		t.Errorf("400 look-ups of sixteen that go from batch to batch cost %+v", sum)
+	}
+	// What a file holds of its index goes with it.
 	f := l.segs[0].offsets.file.Load()
-	if f.block == nil || len(f.pivots) == 0 {
+	if len(f.pivots) == 0 {
 		t.Error("nothing is kept")
 	}
-	if !f.closeIdle() || f.block != nil || f.pivots != nil {
+	if !f.closeIdle() || f.pivots != nil {
 		t.Error("a closed index keeps what was read of it")
+	}
+}
+
+// TestBlocksOfAnotherIndex: what was read of an index is not taken for what stands there once it is written anew.
+func TestBlocksOfAnotherIndex(t *testing.T) {
+	fs := disktest.New()
+	x := newOffsetIndex(&room{FS: fs}, NewFiles(10, 10), "/x.index")
+	const n = 2000
+	write := func(step int32) {
+		t.Helper()
+		f, err := x.create(0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := x.begin(f, 0, n); err != nil {
+			t.Fatal(err)
+		}
+		b := make([]byte, n*offsetEntrySize)
+		for i := range int32(n) {
+			encodeOffsetEntry(b[i*offsetEntrySize:], offsetEntry{relative: i * step, position: i})
+		}
+		if _, err := f.WriteAt(b, 0); err != nil {
+			t.Fatal(err)
+		}
+		f.Close()
+		x.tail.Store(nil)
+		x.stored.Store(n)
+	}
+	for step := int32(1); step < 5; step++ {
+		write(step)
+		for i := int32(0); i < n; i += 37 {
+			e, ok, err := x.floor(func(e offsetEntry) bool { return e.relative <= i*step })
+			if err != nil || !ok || e.position != i {
+				t.Fatalf("written for the %d. time, %d: %+v, %v, %v", step, i, e, ok, err)
+			}
+		}
+		if x.file.Load().closeIdle(); step%2 == 0 {
+			x.forget()
+		}
 	}
 }
 
