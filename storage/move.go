@@ -169,7 +169,8 @@ func (s *Store) BeginMove(topic string, id [16]byte, partition int32, dir string
 	return s.openFuture(e, k, id, to, futureDir(topic, partition))
 }
 
-// ResumeMove opens the log that an earlier life left on its way; nil if there is none. One that leads nowhere is removed.
+// ResumeMove opens the log that an earlier life left on its way; nil if there is none. One that leads nowhere is removed, and
+// one in which the start finds damage is emptied.
 // After log.ErrNoDescriptor, which is the only error, it may be tried again.
 func (s *Store) ResumeMove(topic string, id [16]byte, partition int32) (*log.Log, error) {
 	k := partitionKey{topic: topic, partition: partition}
@@ -250,6 +251,14 @@ func (s *Store) openFuture(e *entry, k partitionKey, id [16]byte, d *directory, 
 		return nil, fmt.Errorf("open log %s: %w", name, err)
 	}
 	s.report(o.Dir, r)
+	if len(r.Damage) > 0 {
+		// What it is a copy of is better, and is here.
+		s.logger.Warn("a damaged copy takes the place of no log: it is begun anew", zap.String("dir", o.Dir))
+		if err := l.TruncateFully(0); err != nil {
+			l.Abandon()
+			return nil, err
+		}
+	}
 	e.future = &future{dir: d, log: l}
 	e.show()
 	s.mu.Lock()

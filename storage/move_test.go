@@ -185,6 +185,48 @@ func TestMoveOutlivesItsBroker(t *testing.T) {
 	}
 }
 
+// TestDamagedCopyTakesNoPlace: of what an earlier life has copied, damage that the start finds is not put in the place of a log
+// that is whole: the copy begins anew.
+func TestDamagedCopyTakesNoPlace(t *testing.T) {
+	for what, damage := range map[string]func(b []byte) []byte{
+		"the last batch is cut": func(b []byte) []byte { return b[:len(b)-9] },
+		"a checksum is wrong":   func(b []byte) []byte { b[len(b)-1] ^= 1; return b },
+	} {
+		h := newHouse(t, "/a", "/b")
+		l := h.log("t", 1, 0)
+		h.add(l, 10)
+		want, err := whole(l)
+		h.ok(err)
+		f, err := h.s.BeginMove("t", [16]byte{1}, 0, "/b")
+		h.ok(err)
+		h.ok(copyTo(f, l))
+		h.ok(f.Flush())
+		h.ok(h.s.Checkpoint())
+		dir, clean := f.Dir(), what == "the last batch is cut"
+		if clean {
+			h.ok(h.s.Close(true))
+		} else {
+			h.fs.Kill()
+		}
+		name := dir + "/00000000000000000000.log"
+		h.fs.Put(name, damage(h.fs.Bytes(name)))
+		h.open()
+		l = h.log("t", 1, 0)
+		f, err = h.s.ResumeMove("t", [16]byte{1}, 0)
+		h.ok(err)
+		if v := f.View(); v.LogStart() != 0 || v.LogEnd() != 0 {
+			t.Errorf("%s: the copy holds %d to %d", what, v.LogStart(), v.LogEnd())
+			continue
+		}
+		h.ok(copyTo(f, l))
+		moved, _, err := h.s.FinishMove("t", [16]byte{1}, 0)
+		h.ok(err)
+		if got, err := whole(moved); err != nil || got != want {
+			t.Errorf("%s: %d bytes of %d have moved: %v", what, len(got), len(want), err)
+		}
+	}
+}
+
 // Log starts, and producers that batches do not tell of, move too.
 func TestMoveKeepsWhatBatchesDoNotTell(t *testing.T) {
 	h := newHouse(t, "/a", "/b")
