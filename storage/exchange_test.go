@@ -344,3 +344,43 @@ func TestExchangeInsists(t *testing.T) {
 		}
 	}
 }
+
+// TestExchangeOfWhatIsOutOfUse: what a log that is out of use holds nobody knows before the next start. It is read until then, and
+// no copy takes its place, which would be one of another log.
+func TestExchangeOfWhatIsOutOfUse(t *testing.T) {
+	h := newHouse(t, "/a", "/b")
+	c := log.DefaultConfig()
+	c.IndexIntervalBytes = 1
+	l, err := h.s.Log("t", [16]byte{1}, 0, c)
+	h.ok(err)
+	h.add(l, 10)
+	want, err := whole(l)
+	h.ok(err)
+	f, err := h.s.BeginMove("t", [16]byte{1}, 0, "/b")
+	h.ok(err)
+	h.ok(copyTo(f, l))
+	const index = "/a/t-0/00000000000000000000.index"
+	h.ok(h.fs.Remove(index))
+	h.ok(h.fs.MkdirAll(index))
+	for n := 0; l.OutOfUse() == nil; n++ {
+		if n == 10_000 {
+			t.Fatal("every batch is appended")
+		}
+		u := batch.NewBuilder(batch.BuilderOptions{})
+		u.Add(1, nil, nil)
+		b := u.Bytes()
+		parsed, err := batch.ParseHeader(b)
+		h.ok(err)
+		if _, err := l.Append(b, parsed, 1); err == nil {
+			want += string(b)
+			_, err = f.AppendAsFollower(b)
+			h.ok(err)
+		}
+	}
+	if _, touched, err := h.s.FinishMove("t", [16]byte{1}, 0); touched || !errors.As(err, new(*log.UnusableError)) {
+		t.Errorf("the exchange, the log touched %v: %v", touched, err)
+	}
+	if got, err := whole(h.log("t", 1, 0)); err != nil || got != want {
+		t.Errorf("%d bytes of %d are read: %v", len(got), len(want), err)
+	}
+}

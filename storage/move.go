@@ -342,6 +342,9 @@ func (s *Store) FinishMove(topic string, id [16]byte, partition int32) (l *log.L
 	if f == nil || old == nil {
 		return nil, false, ErrMoveOver
 	}
+	if err := old.OutOfUse(); err != nil {
+		return nil, false, err // nobody knows what its files hold: not that the new one holds the same
+	}
 	// Where there is none the exchange is not to stop half way.
 	if err := s.reserve(f.dir); err != nil {
 		return nil, false, err
