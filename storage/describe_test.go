@@ -13,9 +13,7 @@ import (
 func TestNobodyWaitsForALogOnItsWayToBeOpen(t *testing.T) {
 	h := newHouse(t, "/a", "/b")
 	h.add(h.log("t", 1, 0), 10)
-	f, err := h.s.BeginMove("t", [16]byte{1}, 0, "/b")
-	h.ok(err)
-	h.ok(copyTo(f, h.log("t", 1, 0)))
+	f := h.fill()
 	h.fs.Kill()
 	h.open()
 	l := h.log("t", 1, 0)
@@ -44,7 +42,7 @@ func TestNobodyWaitsForALogOnItsWayToBeOpen(t *testing.T) {
 			}
 		})
 	})
-	f, err = h.s.ResumeMove("t", [16]byte{1}, 0)
+	f, err := h.s.ResumeMove("t", [16]byte{1}, 0)
 	h.ok(err)
 	h.fs.Hold(nil)
 	h.end(f, 10)
@@ -57,9 +55,7 @@ func TestNobodyWaitsForALogOnItsWayToBeOpen(t *testing.T) {
 func TestAPartitionIsDescribedWhileLogsAreExchanged(t *testing.T) {
 	h := newHouse(t, "/a", "/b")
 	h.add(h.log("t", 1, 0), 10)
-	f, err := h.s.BeginMove("t", [16]byte{1}, 0, "/b")
-	h.ok(err)
-	h.ok(copyTo(f, h.log("t", 1, 0)))
+	h.fill()
 	size := h.log("t", 1, 0).View().Bytes()
 	looks := 0
 	h.fs.Hold(func(op, name string) {
@@ -82,7 +78,7 @@ func TestAPartitionIsDescribedWhileLogsAreExchanged(t *testing.T) {
 			t.Errorf("at %s: it lies in %d directories", name, here)
 		}
 	})
-	_, _, err = h.s.FinishMove("t", [16]byte{1}, 0)
+	_, _, err := h.s.FinishMove("t", [16]byte{1}, 0)
 	h.ok(err)
 	h.fs.Hold(nil)
 	if looks <= putBy {
@@ -101,9 +97,7 @@ func TestALogLeftOnItsWayIsDescribed(t *testing.T) {
 	for _, clean := range []bool{true, false} {
 		h := newHouse(t, "/a", "/b")
 		h.add(h.log("t", 1, 0), 10)
-		f, err := h.s.BeginMove("t", [16]byte{1}, 0, "/b")
-		h.ok(err)
-		h.ok(copyTo(f, h.log("t", 1, 0)))
+		f := h.fill()
 		size := f.View().Bytes()
 		h.add(h.log("t", 1, 0), 5)
 		if clean {
@@ -131,7 +125,7 @@ func TestALogLeftOnItsWayIsDescribed(t *testing.T) {
 		if got := described(); !slices.Equal(got, want) {
 			t.Errorf("clean %v, before it is open: %v, want %v", clean, got, want)
 		}
-		_, err = h.s.ResumeMove("t", [16]byte{1}, 0)
+		_, err := h.s.ResumeMove("t", [16]byte{1}, 0)
 		h.ok(err)
 		want[0].Lag = 5
 		if got := described(); !slices.Equal(got, want) {

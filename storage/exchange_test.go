@@ -115,6 +115,16 @@ func TestPlantedExchangeIsNoticed(t *testing.T) {
 	}
 }
 
+// exchangeFails has the exchange fail, once it has begun, where the disk refuses something.
+func (h *house) exchangeFails(refuse func(op, name string) error) {
+	h.t.Helper()
+	h.fs.Refuse(refuse)
+	if _, touched, err := h.s.FinishMove("t", [16]byte{1}, 0); err == nil || !touched {
+		h.t.Fatal(touched, err)
+	}
+	h.fs.Refuse(nil)
+}
+
 // A new directory that fails in the exchange takes the partition offline; the next start has the old log again.
 func TestExchangeFails(t *testing.T) {
 	h := newHouse(t, "/a", "/b")
@@ -122,18 +132,13 @@ func TestExchangeFails(t *testing.T) {
 	h.add(l, 10)
 	want, err := whole(l)
 	h.ok(err)
-	f, err := h.s.BeginMove("t", [16]byte{1}, 0, "/b")
-	h.ok(err)
-	h.ok(copyTo(f, l))
-	h.fs.Refuse(func(op, name string) error {
+	h.fill()
+	h.exchangeFails(func(op, name string) error {
 		if op == "rename" && strings.HasPrefix(name, "/b/") && strings.Contains(name, futureSuffix) {
 			return errors.New("input/output error")
 		}
 		return nil
 	})
-	if _, touched, err := h.s.FinishMove("t", [16]byte{1}, 0); err == nil || !touched {
-		t.Fatal(touched, err)
-	}
 	h.ok(h.s.Close(true))
 	if h.exists("/a/.kafka_cleanshutdown") {
 		t.Fatal("a log that was not closed in order is marked so")
@@ -153,20 +158,14 @@ func TestExchangeFailsBothWays(t *testing.T) {
 	h.ok(l.SetLogStart(4))
 	want, err := whole(l)
 	h.ok(err)
-	f, err := h.s.BeginMove("t", [16]byte{1}, 0, "/b")
-	h.ok(err)
-	h.ok(copyTo(f, l))
+	f := h.fill()
 	h.ok(f.SetLogStart(4))
-	h.fs.Refuse(func(op, name string) error {
+	h.exchangeFails(func(op, name string) error {
 		if op == "readdir" && name == "/b/t-0" || op == "rename" && name == "/b/t-0" {
 			return errors.New("input/output error")
 		}
 		return nil
 	})
-	if _, touched, err := h.s.FinishMove("t", [16]byte{1}, 0); err == nil || !touched {
-		t.Fatal(touched, err)
-	}
-	h.fs.Refuse(nil)
 	if h.s.DirectoryOf("t", 0) != h.s.dirs[1].id {
 		t.Error("it is not said to be where it is")
 	}
@@ -195,26 +194,20 @@ func TestExchangeThatFailsKeepsTheLogStart(t *testing.T) {
 	l := h.log("t", 1, 0)
 	h.add(l, 10)
 	h.ok(l.SetLogStart(4))
-	f, err := h.s.BeginMove("t", [16]byte{1}, 0, "/b")
-	h.ok(err)
-	h.ok(copyTo(f, l))
+	f := h.fill()
 	h.ok(f.SetLogStart(4))
 	at := h.s.dirs[1].id
-	h.fs.Refuse(func(op, name string) error {
+	h.exchangeFails(func(op, name string) error {
 		if op == "readdir" && name == "/b/t-0" || op == "rename" && strings.HasPrefix(name, "/a/t-0.") {
 			return errors.New("input/output error")
 		}
 		return nil
 	})
-	if _, touched, err := h.s.FinishMove("t", [16]byte{1}, 0); err == nil || !touched {
-		t.Fatal(touched, err)
-	}
-	h.fs.Refuse(nil)
 	h.clock = h.clock.Add(time.Hour)
 	h.ok(h.s.Checkpoint())
 	h.fs.Crash(nil)
 	h.open()
-	l, err = h.s.LogAt(Where{Directory: at}, "t", [16]byte{1}, 0, log.DefaultConfig())
+	l, err := h.s.LogAt(Where{Directory: at}, "t", [16]byte{1}, 0, log.DefaultConfig())
 	h.ok(err)
 	if v := l.View(); v.LogStart() != 4 || v.LogEnd() != 10 {
 		t.Errorf("from %d to %d", v.LogStart(), v.LogEnd())
@@ -228,10 +221,8 @@ func TestExchangeThatFailsIsDeleted(t *testing.T) {
 			h := newHouse(t, "/a", "/b")
 			l := h.log("t", 1, 0)
 			h.add(l, 10)
-			f, err := h.s.BeginMove("t", [16]byte{1}, 0, "/b")
-			h.ok(err)
-			h.ok(copyTo(f, l))
-			h.fs.Refuse(func(op, name string) error {
+			h.fill()
+			h.exchangeFails(func(op, name string) error {
 				if op == "readdir" && name == "/b/t-0" {
 					return syscall.EMFILE
 				}
@@ -240,10 +231,6 @@ func TestExchangeThatFailsIsDeleted(t *testing.T) {
 				}
 				return nil
 			})
-			if _, touched, err := h.s.FinishMove("t", [16]byte{1}, 0); err == nil || !touched {
-				t.Fatal(touched, err)
-			}
-			h.fs.Refuse(nil)
 			h.ok(h.s.Delete("t", 0))
 			h.clock = h.clock.Add(time.Hour)
 			h.ok(h.s.Housekeep(h.clock))
@@ -268,19 +255,13 @@ func TestExchangeWithoutDescriptors(t *testing.T) {
 	h.add(l, 10)
 	want, err := whole(l)
 	h.ok(err)
-	f, err := h.s.BeginMove("t", [16]byte{1}, 0, "/b")
-	h.ok(err)
-	h.ok(copyTo(f, l))
-	h.fs.Refuse(func(op, name string) error {
+	h.fill()
+	h.exchangeFails(func(op, name string) error {
 		if op == "readdir" && name == "/b/t-0" {
 			return syscall.EMFILE
 		}
 		return nil
 	})
-	if _, touched, err := h.s.FinishMove("t", [16]byte{1}, 0); err == nil || !touched {
-		t.Fatal(touched, err)
-	}
-	h.fs.Refuse(nil)
 	h.ok(h.s.Close(true))
 	h.open()
 	if got, err := whole(h.log("t", 1, 0)); err != nil || got != want {
@@ -298,9 +279,7 @@ func TestExchangeInsists(t *testing.T) {
 		h.add(l, 10)
 		want, err := whole(l)
 		h.ok(err)
-		f, err := h.s.BeginMove("t", [16]byte{1}, 0, "/b")
-		h.ok(err)
-		h.ok(copyTo(f, l))
+		h.fill()
 		asked, refused := 0, 0
 		h.fs.Refuse(func(op, name string) error {
 			switch op {

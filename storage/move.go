@@ -118,14 +118,6 @@ func (s *Store) entryOf(k partitionKey) *entry {
 	return s.logs[k]
 }
 
-// absolute is the path that Kafka's tools name the directory by.
-func (d *directory) absolute() string {
-	if abs, err := filepath.Abs(d.path); err == nil {
-		return abs
-	}
-	return d.path
-}
-
 // Prefer has the log of a partition that is not here made in a directory, if it is made before the broker stops.
 func (s *Store) Prefer(topic string, partition int32, dir string) {
 	s.mu.Lock()

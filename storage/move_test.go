@@ -36,6 +36,15 @@ func copyTo(to, from *log.Log) error {
 	return err
 }
 
+// fill begins the move of partition 0 of topic t to /b, and copies there what it has.
+func (h *house) fill() *log.Log {
+	h.t.Helper()
+	f, err := h.s.BeginMove("t", [16]byte{1}, 0, "/b")
+	h.ok(err)
+	h.ok(copyTo(f, h.log("t", 1, 0)))
+	return f
+}
+
 // holders lists where files of a partition are, by the kind of their name.
 func (h *house) holders(k partitionKey) (list []string) {
 	for _, d := range h.dirs {
@@ -86,9 +95,7 @@ func TestMove(t *testing.T) {
 	if got := fmt.Sprint(h.holders(partitionKey{"t", 0})); got != "[/a /b deleted]" {
 		t.Fatalf("called off: %s", got)
 	}
-	f, err = h.s.BeginMove("t", [16]byte{1}, 0, "/b")
-	h.ok(err)
-	h.ok(copyTo(f, l))
+	f = h.fill()
 	want, err := whole(l)
 	h.ok(err)
 	moved, touched, err := h.s.FinishMove("t", [16]byte{1}, 0)
@@ -295,9 +302,7 @@ func TestMoveWaitsForDescriptors(t *testing.T) {
 	for after := range 9 {
 		h := newHouse(t, "/a", "/b")
 		h.add(h.log("t", 1, 0), 10)
-		f, err := h.s.BeginMove("t", [16]byte{1}, 0, "/b")
-		h.ok(err)
-		h.ok(copyTo(f, h.log("t", 1, 0)))
+		f := h.fill()
 		h.fs.Kill()
 		h.open()
 		l := h.log("t", 1, 0)
@@ -359,9 +364,7 @@ func TestFuturesInUseAreNotDropped(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newHouse(t, "/a", "/b")
 			h.add(h.log("t", 1, 0), 10)
-			f, err := h.s.BeginMove("t", [16]byte{1}, 0, "/b")
-			h.ok(err)
-			h.ok(copyTo(f, h.log("t", 1, 0)))
+			h.fill()
 			h.fs.Kill()
 			h.open()
 			h.log("t", 1, 0)
@@ -370,7 +373,7 @@ func TestFuturesInUseAreNotDropped(t *testing.T) {
 				h.s.DropFutures(func(string, int32) bool { return false }) // nobody has applied what names it yet
 				dropped = true
 			})
-			f, err = h.s.ResumeMove("t", [16]byte{1}, 0)
+			f, err := h.s.ResumeMove("t", [16]byte{1}, 0)
 			h.fs.Hold(nil)
 			if h.ok(err); f == nil || !dropped {
 				t.Fatalf("the move is forgotten; dropped %v", dropped)
@@ -390,9 +393,7 @@ func TestFuturesInUseAreNotDropped(t *testing.T) {
 func TestMoveThatWaitsIsCancelled(t *testing.T) {
 	h := newHouse(t, "/a", "/b")
 	h.add(h.log("t", 1, 0), 10)
-	f, err := h.s.BeginMove("t", [16]byte{1}, 0, "/b")
-	h.ok(err)
-	h.ok(copyTo(f, h.log("t", 1, 0)))
+	h.fill()
 	h.fs.Kill()
 	h.open()
 	h.log("t", 1, 0)

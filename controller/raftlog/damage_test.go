@@ -28,8 +28,7 @@ func stages(t testing.TB, dir string) [][]byte {
 		must(t, err)
 		all = append(all, b)
 	}
-	l, err := Open(dir)
-	must(t, err)
+	l := open(t, dir)
 	founded(t, l)
 	must(t, l.Sync())
 	keep()
@@ -53,8 +52,7 @@ func stages(t testing.TB, dir string) [][]byte {
 	next = 27
 	grow(3, 6)
 	must(t, l.Close())
-	l, err = Open(dir)
-	must(t, err)
+	l = open(t, dir)
 	grow(4, 3)
 	must(t, l.Close())
 	keep()
@@ -311,8 +309,7 @@ func TestBareFormat(t *testing.T) {
 	bare(t, path, state, []*pb.Entry{entry(6, 1, "six"), entry(7, 2, "seven"), entry(8, 3, "eight")})
 	must(t, writeSnapshot(dir, snapshot(5, 1, "five")))
 	before := listing(t, dir)
-	l, err := Open(dir)
-	must(t, err)
+	l := open(t, dir)
 	want := show(t, l)
 	if !strings.HasSuffix(want, "snapshot=5/1[five] log=6..8\nbefore: 1\n6/1 six\n7/2 seven\n8/3 eight\n") {
 		t.Fatal(want)
@@ -321,8 +318,7 @@ func TestBareFormat(t *testing.T) {
 	if !maps.Equal(before, listing(t, dir)) {
 		t.Error("opening it has changed the directory")
 	}
-	l, err = Open(dir)
-	must(t, err)
+	l = open(t, dir)
 	must(t, l.Append(hard(3, 2, 8), nil))
 	must(t, l.Close())
 	db, err := os.ReadFile(path)
@@ -330,8 +326,7 @@ func TestBareFormat(t *testing.T) {
 	if wrong, _ := flips(t, db, 1); len(wrong) > 0 {
 		t.Errorf("written to, a flipped bit at %d is read as something else", wrong)
 	}
-	l, err = Open(dir)
-	must(t, err)
+	l = open(t, dir)
 	defer l.Close()
 	if got := show(t, l); got != want {
 		t.Errorf("written to, it is\n%swant:\n%s", got, want)
@@ -363,8 +358,7 @@ func TestBareFormat(t *testing.T) {
 // TestInUse: a log that another has open is not taken for a damaged one.
 func TestInUse(t *testing.T) {
 	dir := t.TempDir()
-	l, err := Open(dir)
-	must(t, err)
+	l := open(t, dir)
 	founded(t, l)
 	must(t, l.Sync())
 	defer l.Close()
@@ -376,24 +370,21 @@ func TestInUse(t *testing.T) {
 // BenchmarkOpen opens a log of as many entries as there are before a snapshot.
 func BenchmarkOpen(b *testing.B) {
 	dir := b.TempDir()
-	l, err := Open(dir)
-	must(b, err)
+	l := open(b, dir)
 	founded(b, l)
 	for i := uint64(2); i < 10000; i++ {
 		must(b, l.Append(hard(1, 2, i), []*pb.Entry{entry(i, 1, strings.Repeat("x", 400))}))
 	}
 	must(b, l.Close())
 	for b.Loop() {
-		l, err := Open(dir)
-		must(b, err)
+		l := open(b, dir)
 		must(b, l.Abandon())
 	}
 }
 
 // BenchmarkSync is what a batch costs beside the disk.
 func BenchmarkSync(b *testing.B) {
-	l, err := Open(b.TempDir())
-	must(b, err)
+	l := open(b, b.TempDir())
 	founded(b, l)
 	must(b, l.Sync())
 	l.db.NoSync = true

@@ -108,6 +108,13 @@ func must(t tester, err error) {
 	}
 }
 
+func open(t tester, dir string) *Bolt {
+	t.Helper()
+	l, err := Open(dir)
+	must(t, err)
+	return l
+}
+
 // picture of a log, to compare.
 func show(t tester, l Log) string {
 	t.Helper()
@@ -454,8 +461,7 @@ func TestFailedSyncIsForever(t *testing.T) {
 // TestDamage: what is not as it was written is refused, not half read.
 func TestDamage(t *testing.T) {
 	dir := t.TempDir()
-	l, err := Open(dir)
-	must(t, err)
+	l := open(t, dir)
 	founded(t, l)
 	must(t, l.Append(hard(1, 0, 4), []*pb.Entry{entry(2, 1, "a"), entry(3, 1, "b"), entry(4, 1, "c")}))
 	must(t, l.Sync())
@@ -483,8 +489,7 @@ func TestDamage(t *testing.T) {
 	}
 	must(t, os.WriteFile(path, good, 0o644))
 	must(t, os.WriteFile(path+partSuffix, good[:10], 0o644)) // a crash while writing
-	l, err = Open(dir)
-	must(t, err)
+	l = open(t, dir)
 	must(t, l.Close())
 	if _, err := os.Stat(path + partSuffix); !errors.Is(err, os.ErrNotExist) {
 		t.Error("the unfinished snapshot is still there")
@@ -499,16 +504,14 @@ func TestDamage(t *testing.T) {
 func TestInterruptedFounding(t *testing.T) {
 	dir := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(dir, fileName+newSuffix), bytes.Repeat([]byte{7}, 5000), 0o644))
-	l, err := Open(dir)
-	must(t, err)
+	l := open(t, dir)
 	if l.Self() != 0 {
 		t.Fatal("it is not empty")
 	}
 	founded(t, l)
 	must(t, l.Sync())
 	must(t, l.Close())
-	l, err = Open(dir)
-	must(t, err)
+	l = open(t, dir)
 	defer l.Close()
 	if l.Self() != 2 {
 		t.Fatal("the founding was lost")
@@ -520,8 +523,7 @@ func TestInterruptedFounding(t *testing.T) {
 func TestNewDirectories(t *testing.T) {
 	top := t.TempDir()
 	dir := filepath.Join(top, "a", "b", "c")
-	l, err := Open(dir)
-	must(t, err)
+	l := open(t, dir)
 	want := []string{dir, filepath.Dir(dir), filepath.Join(top, "a")}
 	if !slices.Equal(l.made, want) {
 		t.Errorf("made %v, want %v", l.made, want)
@@ -529,8 +531,7 @@ func TestNewDirectories(t *testing.T) {
 	founded(t, l)
 	must(t, l.Sync())
 	must(t, l.Close())
-	l, err = Open(dir)
-	must(t, err)
+	l = open(t, dir)
 	defer l.Close()
 	if len(l.made) != 0 {
 		t.Errorf("made %v again", l.made)
@@ -554,8 +555,7 @@ func TestAbandoned(t *testing.T) {
 }
 
 func TestClosed(t *testing.T) {
-	l, err := Open(t.TempDir())
-	must(t, err)
+	l := open(t, t.TempDir())
 	founded(t, l)
 	must(t, l.Close())
 	if err := l.Append(hard(9, 0, 0), nil); err == nil {
