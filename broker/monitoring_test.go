@@ -14,20 +14,26 @@ import (
 	"millrace/storage/log"
 )
 
-// TestNotReadyWithoutADirectory: partitions that lie in a data directory that is not there are offline, and whoever asks
-// whether the broker is ready is told.
-func TestNotReadyWithoutADirectory(t *testing.T) {
+// running is a broker that has started and holds nothing.
+func running(t *testing.T) *Broker {
 	s, err := storage.Open(storage.StoreOptions{Dirs: []string{"/a"}, FS: disktest.New(), NodeID: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close(false)
+	t.Cleanup(func() { s.Close(false) })
 	b := &Broker{store: s}
 	b.phase.Store(phaseRunning)
+	return b
+}
+
+// TestNotReadyWithoutADirectory: partitions that lie in a data directory that is not there are offline, and whoever asks
+// whether the broker is ready is told.
+func TestNotReadyWithoutADirectory(t *testing.T) {
+	b := running(t)
 	b.replicas.b, b.replicas.offline = b, map[replicaKey]error{}
 	lost := storage.Where{Directory: [16]byte{200}}
 	for i := range int32(3) {
-		_, err := s.LogAt(lost, "t", [16]byte{1}, i, log.DefaultConfig())
+		_, err := b.store.LogAt(lost, "t", [16]byte{1}, i, log.DefaultConfig())
 		b.replicas.offline[replicaKey{[16]byte{1}, i}] = fmt.Errorf("open: %w", err)
 	}
 	b.replicas.offline[replicaKey{[16]byte{2}, 0}] = fmt.Errorf("damaged")
@@ -50,13 +56,7 @@ func (badLog) Watch(func()) (stop func())                 { return func() {} }
 
 // TestNotReadyWithoutGroups: nor is a broker ready whose groups cannot be served.
 func TestNotReadyWithoutGroups(t *testing.T) {
-	s, err := storage.Open(storage.StoreOptions{Dirs: []string{"/a"}, FS: disktest.New(), NodeID: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close(false)
-	b := &Broker{store: s}
-	b.phase.Store(phaseRunning)
+	b := running(t)
 	b.coordinators.shards = map[int32]*coordinator.Shard{3: coordinator.NewShard(coordinator.Options{Log: badLog{}, Machine: func() machine.Machine { return nil }})}
 	defer b.coordinators.stop()
 	if err := b.coordinators.awaitSettled(t.Context()); err != nil {

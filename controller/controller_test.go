@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -292,32 +291,19 @@ func TestCompaction(t *testing.T) {
 	}
 }
 
-// fullLog is a log whose disk runs full.
-type fullLog struct {
-	raftlog.Log
-	full atomic.Bool
-}
-
 var errFull = errors.New("the disk is gone")
 
-func (l *fullLog) Sync() error {
-	if l.full.Load() {
-		return errFull
-	}
-	return l.Log.Sync()
-}
-
 func TestFailedSyncStops(t *testing.T) {
-	log := &fullLog{Log: raftlog.NewMemory()}
-	log.full.Store(true)
+	log := raftlog.NewMemory()
+	log.FailSync(errFull)
 	if _, err := Start(context.Background(), Options{NodeID: 1, RaftLog: log, Static: testStatic(t)}); !errors.Is(err, errFull) {
 		t.Fatalf("it started: %v", err)
 	}
-	log = &fullLog{Log: raftlog.NewMemory()}
+	log = raftlog.NewMemory()
 	c := start(t, log)
 	join(t, c, 1)
 	before := c.Image()
-	log.full.Store(true)
+	log.FailSync(errFull)
 	if _, _, err := c.Client().Do(context.Background(), "", createTopic("lost", 1)); !errors.Is(err, ErrStopped) {
 		t.Fatalf("Do: %v", err)
 	}

@@ -66,7 +66,7 @@ func (w *world) deliver() {
 // comes in the middle of a turn, before its sync.
 func (w *world) crash(n *simNode) {
 	if w.random.IntN(2) == 0 {
-		n.log.FailSync = errPowerCut
+		n.log.FailSync(errPowerCut)
 		for range 3 {
 			n.m.tick()
 		}

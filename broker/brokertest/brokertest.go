@@ -17,6 +17,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
 
 	"millrace/broker"
 	"millrace/broker/auth"
@@ -43,6 +45,13 @@ type Node struct {
 	done   chan error
 
 	clients []*kgo.Client
+}
+
+// Observe has the broker log, from its next start, to what it gives back.
+func (n *Node) Observe(level zapcore.Level) *observer.ObservedLogs {
+	core, lines := observer.New(level)
+	n.Logger = zap.New(core)
+	return lines
 }
 
 // New makes a node, not yet running. Call it inside the bubble. props are

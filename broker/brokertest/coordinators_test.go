@@ -12,7 +12,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest/observer"
 )
 
 // commitEach stores offset 7 of t-0 for some groups, and waits for it.
@@ -93,8 +92,7 @@ func TestDamagedOffsets(t *testing.T) {
 				b := n.Disk.Bytes(bad[0])
 				spoil(b)
 				n.Disk.Put(bad[0], b)
-				core, lines := observer.New(zap.WarnLevel)
-				n.Logger = zap.New(core)
+				lines := n.Observe(zap.WarnLevel)
 				begun := time.Now()
 				n.Start()
 				if took := time.Since(begun); took > time.Second {
@@ -174,8 +172,7 @@ func TestOffsetsOnADiskThatFails(t *testing.T) {
 					}
 					return nil
 				})
-				core, lines := observer.New(zap.ErrorLevel)
-				n.Logger = zap.New(core)
+				lines := n.Observe(zap.ErrorLevel)
 				n.Start()
 				time.Sleep(time.Hour)
 				all := lines.TakeAll()
@@ -226,8 +223,7 @@ func TestCoordinatorsThatLoadForLong(t *testing.T) {
 					time.Sleep(time.Until(begun.Add(takes)))
 				}
 			})
-			core, lines := observer.New(zap.InfoLevel)
-			n.Logger = zap.New(core)
+			lines := n.Observe(zap.InfoLevel)
 			n.Start()
 			if took := time.Since(begun).Round(time.Second); took != min(takes, time.Minute) {
 				t.Errorf("with %v the start takes %v", takes, took)

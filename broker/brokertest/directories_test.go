@@ -17,7 +17,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest/observer"
 
 	"millrace/broker"
 	"millrace/storage"
@@ -137,8 +136,7 @@ func TestLostDirectory(t *testing.T) {
 			}
 			return nil
 		})
-		core, lines := observer.New(zap.WarnLevel)
-		n.Logger = zap.New(core)
+		lines := n.Observe(zap.WarnLevel)
 		n.Start()
 		// One line for the directory, and one for all that lies in it, however much that is.
 		var told []string
@@ -415,8 +413,7 @@ func TestDirectoryNotMounted(t *testing.T) {
 				t.Fatal(err)
 			}
 			n.Configure("log.dirs", without)
-			core, lines := observer.New(zap.WarnLevel)
-			n.Logger = zap.New(core)
+			lines := n.Observe(zap.WarnLevel)
 			n.Start()
 			// All that lies there is told of in one line, what somebody has written first.
 			if all := lines.All(); len(all) != 1 || all[0].ContextMap()["partitions"] != int64(9) ||

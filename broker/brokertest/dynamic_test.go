@@ -13,7 +13,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest/observer"
 
 	"millrace/storage"
 )
@@ -79,8 +78,7 @@ func TestUnknownBrokerConfigsAreShown(t *testing.T) {
 func TestABrokerWithoutADirectoryGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := New(t, nil)
-		core, lines := observer.New(zap.DebugLevel)
-		n.Logger = zap.New(core)
+		lines := n.Observe(zap.DebugLevel)
 		defer n.End()
 		n.Start()
 		c := n.Client(kgo.AllowAutoTopicCreation(), kgo.RecordDeliveryTimeout(time.Second))

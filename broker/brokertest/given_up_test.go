@@ -40,7 +40,7 @@ func TestNothingIsAnsweredOnceGivenUp(t *testing.T) {
 	}{
 		"the metadata's directory": {threeDirs, func(n *Node) { failing(n, "/a/") }, broker.ErrMetadataDirectory},
 		"the last directory":       {map[string]string{"log.dirs": "/a"}, func(n *Node) { failing(n, "/") }, storage.ErrNoDirectory},
-		"the metadata":             {threeDirs, func(n *Node) { n.raft.FailSync = errDisk }, errDisk},
+		"the metadata":             {threeDirs, func(n *Node) { n.raft.FailSync(errDisk) }, errDisk},
 		"the metadata's directory, while housekeeping waits for another": {threeDirs, func(n *Node) {
 			waits := make(chan struct{}, 1)
 			n.Disk.Slow(func(name string) time.Duration {

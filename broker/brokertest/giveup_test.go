@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,20 +15,7 @@ import (
 	"millrace/controller/raftlog"
 )
 
-// fullLog is a raft log whose disk runs full.
-type fullLog struct {
-	raftlog.Log
-	full atomic.Bool
-}
-
 var errFull = errors.New("no space left")
-
-func (l *fullLog) Sync() error {
-	if l.full.Load() {
-		return errFull
-	}
-	return l.Log.Sync()
-}
 
 // A broker whose metadata can not be written any more ends by itself, and says why
 // once, however many were waiting for the controller.
@@ -42,15 +28,17 @@ func TestGivesUpWhenTheMetadataDiskIsFull(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			l := &fullLog{Log: raftlog.NewMemory()}
-			l.full.Store(when == "from the start")
+			l := raftlog.NewMemory()
+			if when == "from the start" {
+				l.FailSync(errFull)
+			}
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
 			err = broker.Run(ctx, broker.Options{Config: static, RaftLog: l, Ready: func(i broker.Info) {
 				if when != "later" {
 					t.Error("it got ready")
 				}
-				l.full.Store(true)
+				l.FailSync(errFull)
 				go func() {
 					c, err := kgo.NewClient(kgo.SeedBrokers(i.Bootstrap...))
 					if err != nil {

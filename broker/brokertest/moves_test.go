@@ -13,7 +13,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest/observer"
 )
 
 const moveRate = "replica.alter.log.dirs.io.max.bytes.per.second"
@@ -129,8 +128,7 @@ func TestMoveOfADamagedReplica(t *testing.T) {
 		spoilt := n.Disk.Bytes(name)
 		spoilt[len(spoilt)/2] ^= 1 // in the third batch
 		n.Disk.Put(name, spoilt)
-		core, lines := observer.New(zap.ErrorLevel)
-		n.Logger = zap.New(core)
+		lines := n.Observe(zap.ErrorLevel)
 		n.Start()
 		c = n.Client()
 		if got := have(t, n, c, "/b", "t", 0); got != "fine" {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest/observer"
 )
 
 // TestNothingIsDoneInADirectoryThatWasGivenUp: nor is it told again and again that nothing can be.
@@ -16,8 +15,7 @@ func TestNothingIsDoneInADirectoryThatWasGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := New(t, map[string]string{"log.dirs": "/meta,/data", "metadata.log.dir": "/meta", "cordoned.log.dirs": "/meta", "log.cleaner.backoff.ms": "1000"})
 		defer n.End()
-		core, lines := observer.New(zap.WarnLevel)
-		n.Logger = zap.New(core)
+		lines := n.Observe(zap.WarnLevel)
 		n.Start()
 		c := n.Client(kgo.RecordRetries(0), kgo.RecordDeliveryTimeout(5*time.Second), kgo.RecordPartitioner(kgo.ManualPartitioner()))
 		makeTopic(t, n, c, "compacted", 2, "cleanup.policy", "compact", "min.cleanable.dirty.ratio", "0.01", "segment.ms", "1000")

@@ -12,7 +12,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
 	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest/observer"
 )
 
 // TestUnreadableBytes: whoever asks for what lies behind 200 zeros in a segment is answered as by Apache Kafka 4.4.0, and the
@@ -21,8 +20,7 @@ func TestUnreadableBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := New(t, nil)
 		defer n.End()
-		core, lines := observer.New(zap.WarnLevel)
-		n.Logger = zap.New(core)
+		lines := n.Observe(zap.WarnLevel)
 		n.Start()
 		c := n.Client(kgo.DefaultProduceTopic("a"))
 		makeTopic(t, n, c, "a", 1)
@@ -131,8 +129,7 @@ func TestUnreadableInTwoSegments(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := New(t, nil)
 		defer n.End()
-		core, lines := observer.New(zap.WarnLevel)
-		n.Logger = zap.New(core)
+		lines := n.Observe(zap.WarnLevel)
 		n.Start()
 		c := n.Client(kgo.DefaultProduceTopic("a"), kgo.ProducerBatchCompression(kgo.NoCompression()))
 		id := makeTopic(t, n, c, "a", 1, "segment.bytes", "1048576")

@@ -2,6 +2,7 @@ package raftlog
 
 import (
 	"sync"
+	"sync/atomic"
 
 	pb "go.etcd.io/raft/v3/raftpb"
 )
@@ -20,8 +21,8 @@ type Memory struct {
 	syncs int
 
 	// Faults, for tests that show what would catch them.
-	FailSync  error // the next Sync fails, and with it the log
-	LoseSyncs bool  // Sync answers and does nothing: a missing fsync
+	failSync  atomic.Pointer[error]
+	LoseSyncs bool // Sync answers and does nothing: a missing fsync
 }
 
 // NewMemory gives an empty log.
@@ -83,10 +84,13 @@ func (m *Memory) Append(hard *pb.HardState, entries []*pb.Entry) error {
 	})
 }
 
+// FailSync has the next Sync fail, and with it the log; nil: it does not. It may be called concurrently.
+func (m *Memory) FailSync(why error) { m.failSync.Store(&why) }
+
 // Sync is part of Log.
 func (m *Memory) Sync() error {
-	if m.err == nil && m.FailSync != nil {
-		m.err = m.FailSync
+	if why := m.failSync.Load(); m.err == nil && why != nil && *why != nil {
+		m.err = *why
 	}
 	if m.err != nil {
 		return m.err

@@ -446,12 +446,12 @@ func TestFailedSyncIsForever(t *testing.T) {
 	m := NewMemory()
 	founded(t, m)
 	gone := errors.New("gone")
-	m.FailSync = gone
+	m.FailSync(gone)
 	for range 2 {
 		if err := m.Sync(); !errors.Is(err, gone) {
 			t.Fatal(err)
 		}
-		m.FailSync = nil
+		m.FailSync(nil)
 	}
 	if err := m.Append(hard(2, 0, 0), nil); !errors.Is(err, gone) {
 		t.Fatal(err)
