@@ -53,6 +53,10 @@ func (n *Normaliser) Batches(v reflect.Value) any {
 			return append(list, fmt.Sprintf("cut: %d bytes", len(b)))
 		}
 		size := 12 + int(binary.BigEndian.Uint32(b[8:]))
+		if size > len(b) && b[22]&7 != 0 {
+			// How long it is, is its compressor's choice.
+			return append(list, fmt.Sprintf("cut in the compressed batch at offset %d", binary.BigEndian.Uint64(b)))
+		}
 		if size > len(b) {
 			return append(list, fmt.Sprintf("cut in the batch at offset %d: %d of %d bytes", binary.BigEndian.Uint64(b), len(b), size))
 		}

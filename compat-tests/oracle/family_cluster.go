@@ -204,6 +204,12 @@ func within(raw []byte, text string, at int) bool {
 	return from < len(raw) && bytes.Contains(raw[from:min(len(raw), at+len(text))], []byte(text))
 }
 
+// makesTopics says that a byte is among those that say of a Metadata request whether it makes topics, which stay as they
+// are: an answer says otherwise what was made.
+func makesTopics(raw []byte, at int) bool {
+	return kmsg.Key(binary.BigEndian.Uint16(raw)) == kmsg.Metadata && at >= len(raw)-4
+}
+
 // malformed sends a request whose bytes are spoiled: cut, longer, with lengths
 // that promise more, of a version or an API that is none.
 func (g *gen) malformed() Step {
@@ -221,8 +227,8 @@ func (g *gen) malformed() Step {
 				return append(raw, by, 0, 1)
 			case "a flipped byte":
 				i := 10 + int(at*float64(len(raw)-10))
-				if kmsg.Key(binary.BigEndian.Uint16(raw)) == kmsg.Metadata && i >= len(raw)-4 {
-					break // whether topics are made by it stays: an answer says otherwise what was made
+				if makesTopics(raw, i) {
+					break
 				}
 				if within(raw, p.kafka().prefix, i) {
 					break // what is made bears this play's name: others leave it out of their lists
@@ -249,6 +255,9 @@ func (g *gen) malformed() Step {
 				return raw[:3]
 			case "a length in it too high":
 				i := 10 + int(at*float64(len(raw)-10))
+				if makesTopics(raw, i+1) {
+					break
+				}
 				for j := i; j < i+2 && j < len(raw); j++ {
 					raw[j] = 0x7f
 				}

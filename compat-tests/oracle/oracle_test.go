@@ -25,7 +25,7 @@ import (
 var properties = map[string]string{
 	// A broker of Kafka's hands its controller one request at a time, and each waits so long for others to be written with.
 	"controller.quorum.append.linger.ms": "0",
-	"node.id":                            "1", "num.partitions": "1", "file.delete.delay.ms": "1000",
+	"node.id":                            "1", "num.partitions": "1", "log.segment.delete.delay.ms": "1000",
 	"log.flush.start.offset.checkpoint.interval.ms": fmt.Sprint(checkpoints.Milliseconds()), "log.flush.offset.checkpoint.interval.ms": fmt.Sprint(checkpoints.Milliseconds()),
 	"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "100", "group.max.size": "4",
 	// As many sequences as are played at once, and those of some minutes before them, have their fetch sessions.

@@ -20,8 +20,8 @@ const (
 	// roundSize is how many seeds make a round; they have the same restarts.
 	roundSize = 64
 	// roundsBetween: one round in so many restarts the servers, where no family is
-	// asked for. A Kafka that runs for much longer has used up 20,000 descriptors.
-	roundsBetween = 32
+	// asked for: it takes half a minute, in which some hundred sequences could be played.
+	roundsBetween = 64
 	theRestarts   = "restarts"
 )
 
