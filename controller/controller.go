@@ -72,6 +72,7 @@ type Controller struct {
 
 // Start opens the metadata, forms the raft group if there is none yet and this
 // node may, and runs until Stop or until ctx ends. It does not wait for a leader.
+// The log is its own from then on, and let go where it does not start.
 func Start(ctx context.Context, o Options) (*Controller, error) {
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
@@ -91,18 +92,6 @@ func Start(ctx context.Context, o Options) (*Controller, error) {
 	if o.OwnAddress == nil {
 		o.OwnAddress = func(config.Address) bool { return true }
 	}
-	if o.RaftLog.Self() == 0 {
-		nodes, err := founders(o.NodeID, o.Static.Voters(), o.Static.BootstrapServers(), o.OwnAddress)
-		if err != nil {
-			return nil, err
-		}
-		if err := o.RaftLog.Found(RaftID(o.NodeID, 0), confOf(nodes)); err != nil {
-			return nil, fmt.Errorf("founding a cluster: %w", err)
-		}
-	}
-	if owner := NodeOf(o.RaftLog.Self()); owner != o.NodeID {
-		return nil, fmt.Errorf("the metadata here is that of node %d, not of node %d", owner, o.NodeID)
-	}
 	m, first, err := begin(o)
 	if err != nil {
 		return nil, errors.Join(err, o.RaftLog.Abandon())
@@ -121,6 +110,9 @@ func Start(ctx context.Context, o Options) (*Controller, error) {
 // applies all that is committed: metadata that is damaged shows before anything of
 // it is put to use, and before anything is written.
 func begin(o Options) (*member, output, error) {
+	if err := own(o); err != nil {
+		return nil, output{}, err
+	}
 	m, err := newMember(memberOptions{
 		directory: o.Directory, clusterID: o.ClusterID, log: o.RaftLog, static: o.Static, seed: freshSeed,
 		raftLogger:    raftLog{o.Logger.Named("raft")},
@@ -142,6 +134,23 @@ func begin(o Options) (*member, output, error) {
 	}
 	first, err := m.turn(o.Now())
 	return m, first, err
+}
+
+// own founds a group where the log is empty, and says whether the log is this node's.
+func own(o Options) error {
+	if o.RaftLog.Self() == 0 {
+		nodes, err := founders(o.NodeID, o.Static.Voters(), o.Static.BootstrapServers(), o.OwnAddress)
+		if err != nil {
+			return err
+		}
+		if err := o.RaftLog.Found(RaftID(o.NodeID, 0), confOf(nodes)); err != nil {
+			return fmt.Errorf("founding a cluster: %w", err)
+		}
+	}
+	if owner := NodeOf(o.RaftLog.Self()); owner != o.NodeID {
+		return fmt.Errorf("the metadata here is that of node %d, not of node %d", owner, o.NodeID)
+	}
+	return nil
 }
 
 func freshSeed() (seed [32]byte) {

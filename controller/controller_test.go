@@ -374,6 +374,28 @@ func TestDamagedMetadata(t *testing.T) {
 	}
 }
 
+// TestRefusedStartLetsGo: whoever is refused holds the metadata no longer, and has changed nothing.
+func TestRefusedStartLetsGo(t *testing.T) {
+	dir := t.TempDir()
+	log, err := raftlog.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := start(t, log)
+	if err := c.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if log, err = raftlog.Open(dir); err != nil {
+			t.Fatal(err)
+		}
+		_, err = Start(context.Background(), Options{NodeID: 2, RaftLog: log, Static: testStatic(t)})
+		if err == nil || err.Error() != "the metadata here is that of node 1, not of node 2" {
+			t.Fatalf("it started: %v", err)
+		}
+	}
+}
+
 func TestUnsupported(t *testing.T) {
 	c := start(t, raftlog.NewMemory())
 	defer c.Stop()
