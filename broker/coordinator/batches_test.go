@@ -105,12 +105,46 @@ func TestVastRecords(t *testing.T) {
 		d.want(get{"vast"}, "")
 		d.want(get{"c"}, "3")
 		d.want(get{"d"}, "4")
-		if turns != 1 || seen.FilterMessage("skipped a record of the coordinator's log").Len() != 1 {
+		if turns != 1 || seen.FilterMessage("skipped records of the coordinator's log").Len() != 1 {
 			t.Errorf("%d turns, %v", turns, seen.All())
 		}
 		d.want(put{key: "b", value: "2"}, "ok")
 		d.reopen()
 		d.want(get{"b"}, "2")
 		d.s.Stop()
+	})
+}
+
+// TestManyUnknownRecords: a log that was taken over may be full of records that
+// the machine has no use for. Each load tells of them in one line, with how many
+// there are and what the first is.
+func TestManyUnknownRecords(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		l := &memLog{}
+		d := newDesk(t, l)
+		logs, seen := observer.New(zap.WarnLevel)
+		d.o.Logger = zap.New(logs)
+		d.open()
+		d.want(put{key: "a", value: "1"}, "ok")
+		d.s.Stop()
+		for range 3 {
+			b := batch.NewBuilder(batch.BuilderOptions{})
+			for range 1000 {
+				b.Add(1, []byte("?"), nil)
+			}
+			if _, _, err := l.Append(b.Bytes()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		d.open()
+		d.want(get{"a"}, "1")
+		d.s.Stop()
+		lines := seen.FilterMessage("skipped records of the coordinator's log").All()
+		if seen.Len() != 1 || len(lines) != 1 {
+			t.Fatalf("%d lines: %v", seen.Len(), seen.All()[:min(seen.Len(), 3)])
+		}
+		if f := lines[0].ContextMap(); f["records"] != int64(3000) || f["offset"] != int64(1) || f["why"] != "a key that begins with a question mark" {
+			t.Errorf("the line says %v", f)
+		}
 	})
 }

@@ -95,12 +95,12 @@ func (s *Shard) replayRecords(m machine.Machine, h batch.Header, one []byte, fro
 			continue
 		}
 		if long != nil {
-			s.skipped(rec.Offset, long.Error())
+			s.passed.add(rec.Offset, long.Error())
 			continue
 		}
 		r := machine.Record{Key: rec.Key, Value: rec.Value, Producer: producer}
 		if why := m.Replay(r); why != "" {
-			s.skipped(rec.Offset, why)
+			s.passed.add(rec.Offset, why)
 		}
 	}
 	return nil

@@ -153,7 +153,7 @@ func (r *run) tell(ev machine.Event) bool {
 			for _, rec := range d.Records {
 				rec.Producer = d.Producer
 				if why := r.m.Replay(rec); why != "" {
-					r.s.skipped(r.end-1, why)
+					r.s.o.Logger.Warn("skipped a record of the coordinator's log", zap.Int64("offset", int64(r.end-1)), zap.String("why", why))
 				}
 			}
 			r.dispatch(d)

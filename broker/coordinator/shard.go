@@ -120,6 +120,7 @@ type Shard struct {
 	failure atomic.Pointer[LoadError] // nil: it has loaded, or it is not known yet
 	first   chan struct{}             // closed when it has loaded for the first time, or could not
 	known   sync.Once                 // closes first
+	passed  skips                     // of the load; for the goroutine alone
 
 	ctx    context.Context // of sends
 	cancel context.CancelFunc
@@ -317,7 +318,9 @@ func (s *Shard) load() bool {
 	for pause := s.o.Backoff; ; pause = min(2*pause, s.o.BackoffMax) {
 		begin := time.Now()
 		m := s.o.Machine()
+		s.passed = skips{}
 		at, ok, err := s.readAll(m)
+		s.passed.tell(s.o.Logger)
 		if !ok {
 			return false
 		}
@@ -392,8 +395,25 @@ func (s *Shard) readAll(m machine.Machine) (at batch.Offset, ok bool, err error)
 	return max(at, end), true, nil
 }
 
-// skipped reports a record that the machine cannot use, as Kafka does with a
-// record type it does not know.
-func (s *Shard) skipped(at batch.Offset, why string) {
-	s.o.Logger.Warn("skipped a record of the coordinator's log", zap.Int64("offset", int64(at)), zap.String("why", why))
+// skips are the records that a load had no use for: of a log that was taken
+// over, or that somebody else has written to, there may be many.
+type skips struct {
+	records int
+	offset  batch.Offset // of the first
+	why     string       // of the first
+}
+
+func (k *skips) add(at batch.Offset, why string) {
+	if k.records == 0 {
+		k.offset, k.why = at, why
+	}
+	k.records++
+}
+
+// tell reports them in one line, if there are any.
+func (k *skips) tell(l *zap.Logger) {
+	if k.records > 0 {
+		l.Warn("skipped records of the coordinator's log", zap.Int("records", k.records),
+			zap.Int64("offset", int64(k.offset)), zap.String("why", k.why))
+	}
 }
