@@ -50,7 +50,9 @@ func (p *program) command() *cobra.Command {
 	f.add(root)
 	root.SetOut(p.stdout)
 	root.SetErr(p.stderr)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return usageError{fmt.Errorf("%w; '%s --help' lists what there is", err, c.CommandPath())}
+	})
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(p.serveCommand(), p.devCommand(), p.healthCommand(), p.configCommand(), p.importCommand(), p.logCommand(), p.toolsCommand(), p.versionCommand())
 	for _, t := range shell.Tools() {
