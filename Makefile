@@ -17,7 +17,7 @@ MEASURED   := Allocations|IdleMemory|MeasuresMemory|LeaveNoGarbage|WhatIsPaid|Me
 
 .PHONY: help
 help: ## list the targets
-	@awk -F':.*## ' '/^[a-z][a-z-]*:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z][a-z-]*:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## build bin/millrace, one static binary
