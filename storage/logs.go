@@ -278,6 +278,9 @@ func (s *Store) report(dir string, r log.Report) {
 	if r.Lost > 0 {
 		s.logger.Error("log ends below its recovery point", zap.String("log", dir), zap.Int64("offsets lost", int64(r.Lost)))
 	}
+	if r.Behind > 0 {
+		s.logger.Error("log ends below its log start", zap.String("log", dir), zap.Int64("offsets between", int64(r.Behind)))
+	}
 	if len(r.Rebuilt)+len(r.Dropped) > 0 {
 		s.logger.Warn("files were made anew or dropped", zap.String("log", dir), zap.Strings("made anew", r.Rebuilt), zap.Strings("dropped", r.Dropped))
 	}

@@ -234,11 +234,15 @@ func Directory(fsys disk.FS, dir string, shallow bool) (Report, error) {
 		}
 		o := Options{Clean: r.Clean, Shallow: shallow,
 			RecoveryPoint: points[recoveryPointFile].of(name), LogStart: points[logStartFile].of(name), HighWatermark: points[highWatermarkFile].of(name), Cleaned: points[cleanerFile].of(name)}
+		known := o.RecoveryPoint >= 0
+		if !known && !r.Clean {
+			o.RecoveryPoint = o.Cleaned // as recovery does
+		}
 		p, err := CheckPartition(fsys, dir+"/"+e.Name, o)
 		if err != nil {
 			return r, err
 		}
-		if p.Segments > 0 && o.RecoveryPoint < 0 && r.Clean && len(p.Findings) == 0 {
+		if p.Segments > 0 && !known && r.Clean && len(p.Findings) == 0 {
 			p.add(dir+"/"+recoveryPointFile, -1, -1, false, "does not name %s", name)
 		}
 		r.Partitions = append(r.Partitions, p)

@@ -69,6 +69,13 @@ func (l *Log) openClean(o Options, found []segmentFiles, report *Report) error {
 		}
 	}
 	l.setFlushed(l.end)
+	if seg.base > point && len(l.segs) > 1 && l.raise != nil {
+		// A checkpoint that was lost, or is of another time. There may be holes behind what it says, which the next start
+		// would take for a lost tail, were it one after a crash: what is appended now would go with all behind them.
+		if err := l.raise(l.end, func() batch.Offset { return l.end }); err != nil {
+			return l.fail("recovery point", err)
+		}
+	}
 	return nil
 }
 

@@ -112,6 +112,13 @@ func (l *Log) open(o Options, report *Report) error {
 		return err
 	}
 	if l.start > l.end {
+		report.Behind = l.start - l.end
+	}
+	if l.start > l.end && o.Clean && l.end == o.RecoveryPoint {
+		// The log ends where it was closed in order, and never began behind that: the log start is damaged.
+		l.start = l.segs[0].base
+	}
+	if l.start > l.end {
 		// Everything that is left lies below the log start: it was to be removed anyway, and an append may not fill the
 		// gap as if it followed.
 		if err := l.truncateFully(l.start); err != nil {

@@ -140,6 +140,9 @@ type Report struct {
 	Damage []Damage
 	// Lost is how many offsets are missing although they were flushed: the log ends below its recovery point.
 	Lost batch.Offset
+	// Behind is how many offsets the stored log start lies behind the log end. A log that was closed in order where it ends
+	// begins with its first segment then; of any other nothing is left.
+	Behind batch.Offset
 	// Rebuilt lists the index files that were missing or wrong and were made anew.
 	Rebuilt []string
 	// Dropped lists unreadable files that hold only what the segments hold too: snapshots, epochs.

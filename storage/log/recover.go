@@ -24,6 +24,10 @@ func (l *Log) recover(o Options, found []segmentFiles, epochsGood bool, report *
 	report.Recovered = true
 	l.touched = true
 	point := max(o.RecoveryPoint, 0)
+	if o.RecoveryPoint < 0 {
+		// Where its checkpoint was lost: only what was flushed is ever cleaned, and a cleaning leaves holes.
+		point = max(o.Cleaned, 0)
+	}
 	// A close's snapshot there is not to go on the way: were this recovery cut short, the next would make the indexes anew
 	// and not know that something vouches for them, should the power bring it back.
 	l.point.Store(int64(point))
