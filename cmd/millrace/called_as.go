@@ -13,9 +13,13 @@ import (
 )
 
 // calledAs gives the arguments that a call by one of Kafka's names stands for:
-// kafka-topics.sh and kafka-topics are 'millrace topics'.
+// kafka-topics.sh and kafka-topics are 'millrace topics', and so is
+// 'millrace kafka-topics.sh'.
 func calledAs(argv0 string, args []string) ([]string, error) {
 	name := strings.TrimSuffix(filepath.Base(argv0), ".sh")
+	if !strings.HasPrefix(name, "kafka-") && len(args) > 0 && strings.HasPrefix(args[0], "kafka-") {
+		return calledAs(args[0], args[1:])
+	}
 	rest, ok := strings.CutPrefix(name, "kafka-")
 	if !ok {
 		return args, nil
@@ -46,7 +50,7 @@ func (p *program) toolsCommand() *cobra.Command {
 		Use:   "tools",
 		Short: "Print the names of Kafka's tools that this program stands in for",
 		Long: "Print the names of Kafka's tools that this program stands in for, one a line.\n" +
-			"Called by one of them, with or without .sh, it takes that tool's flags.",
+			"Called by one of them, with or without .sh, or with it as its first argument,\nit takes that tool's flags.",
 		Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			_, err := fmt.Fprintln(p.stdout, strings.Join(toolNames(), "\n"))

@@ -17,6 +17,10 @@ func TestNamesOfKafkasTools(t *testing.T) {
 	}{
 		{"/usr/bin/millrace", []string{"serve"}, []string{"serve"}},
 		{"/opt/kafka/bin/kafka-topics.sh", []string{"--list"}, []string{"topics", "--list"}},
+		{"millrace", []string{"kafka-topics.sh", "--list"}, []string{"topics", "--list"}},
+		{"millrace", []string{"kafka-server-start", "server.properties"}, []string{"serve", "server.properties"}},
+		{"millrace", []string{"topics", "kafka-topics.sh"}, []string{"topics", "kafka-topics.sh"}},
+		{"millrace", nil, nil},
 		{"kafka-storage", []string{"random-uuid"}, []string{"storage", "random-uuid"}},
 		{"./kafka-server-start.sh", []string{"server.properties", "--override", "a=b"}, []string{"serve", "server.properties", "--override", "a=b"}},
 		{"kafka-server-start.sh", []string{"--version"}, []string{"version"}},
@@ -29,6 +33,9 @@ func TestNamesOfKafkasTools(t *testing.T) {
 		if _, err := calledAs(argv0, []string{"-daemon", "x"}); !errors.As(err, new(usageError)) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", argv0, err)
 		}
+	}
+	if _, err := calledAs("millrace", []string{"kafka-acls.sh", "--list"}); err == nil || !strings.Contains(err.Error(), "kafka-acls is not among Kafka's tools") {
+		t.Error(err)
 	}
 	for _, x := range shell.Tools() {
 		if code, stdout, stderr := try(t, neverRun(t), nil, x.Name, "--help"); code != 0 || stderr != "" || !strings.HasPrefix(stdout, "usage: millrace "+x.Name) {

@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"millrace/controller/config"
+
 	"millrace/shell"
 )
 
@@ -137,5 +139,13 @@ func noArgs(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return usageError{fmt.Errorf("unknown command or argument %q for %q; '%s --help' lists what there is", strings.Join(args, " "), c.CommandPath(), c.CommandPath())}
+	var names []string
+	for _, sub := range c.Commands() {
+		names = append(names, sub.Name())
+	}
+	near := ""
+	if name := config.Closest(args[0], names); name != "" {
+		near = fmt.Sprintf(" (did you mean '%s %s'?)", c.CommandPath(), name)
+	}
+	return usageError{fmt.Errorf("unknown command or argument %q for %q%s; '%s --help' lists what there is", strings.Join(args, " "), c.CommandPath(), near, c.CommandPath())}
 }

@@ -88,6 +88,8 @@ func TestMistakesExitWith2InOneLine(t *testing.T) {
 		{[]string{"serve", "--nonsense"}, "unknown flag: --nonsense; 'millrace serve --help' lists what there is"},
 		{[]string{"--nonsense"}, "unknown flag: --nonsense; 'millrace --help' lists what there is"},
 		{[]string{"nonsense"}, `unknown command or argument "nonsense" for "millrace"; 'millrace --help' lists what there is`},
+		{[]string{"topic"}, `unknown command or argument "topic" for "millrace" (did you mean 'millrace topics'?); 'millrace --help' lists`},
+		{[]string{"log", "vrify", "x"}, `unknown command or argument "vrify x" for "millrace log" (did you mean 'millrace log verify'?)`},
 		{[]string{"serve", "more"}, "reading the configuration: open more: no such file"},
 		{[]string{"serve", path, "more"}, `unknown command or argument "more"`},
 		{[]string{"serve", "-c", path, "more"}, "two configuration files"},

@@ -169,6 +169,9 @@ func (c *configuration) warning(w config.Warning) string {
 	if rest, ok := strings.CutPrefix(w.Key, "cfg."); ok && strings.HasPrefix(c.origin[w.Key], "KAFKA_CFG_") {
 		return w.Message + "; the variable for " + rest + " is " + config.VariableName(rest)
 	}
+	if w.Key == "cluster.id" || w.Key == "kraft.cluster.id" {
+		return w.Message + "; the variable for the id of a new cluster is " + clusterVariable
+	}
 	return w.Message
 }
 

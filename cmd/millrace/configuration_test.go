@@ -58,15 +58,18 @@ func TestConfigsOfOneListenerAreShown(t *testing.T) {
 
 func TestWarningsNameTheVariable(t *testing.T) {
 	_, _, stderr := try(t, func(context.Context, broker.Options) error { return nil },
-		[]string{"KAFKA_LOG_RETENTION_HOUR=1", "KAFKA_CFG_NODE_ID=3", "KAFKA_PORT=tcp://10.0.0.1:9092"}, "serve", "--override", "log.retention.minute=1")
+		[]string{"KAFKA_LOG_RETENTION_HOUR=1", "KAFKA_CFG_NODE_ID=3", "KAFKA_PORT=tcp://10.0.0.1:9092", "KAFKA_CLUSTER_ID=x", "KAFKA_KRAFT_CLUSTER_ID=x"},
+		"serve", "--override", "log.retention.minute=1")
 	for _, want := range []string{
 		"log.retention.hour (KAFKA_LOG_RETENTION_HOUR)", "log.retention.minute (--override)", "the variable for node.id is KAFKA_NODE_ID",
+		"config cluster.id (KAFKA_CLUSTER_ID) is not a broker config; ignored; the variable for the id of a new cluster is CLUSTER_ID",
+		"config kraft.cluster.id (KAFKA_KRAFT_CLUSTER_ID) is not a broker config; ignored; the variable for the id of a new cluster is CLUSTER_ID",
 	} {
 		if !strings.Contains(stderr, want) {
 			t.Errorf("%q is not in %s", want, stderr)
 		}
 	}
-	if n := strings.Count(stderr, "\n"); n != 3 {
+	if n := strings.Count(stderr, "\n"); n != 5 {
 		t.Errorf("%d warnings: %s", n, stderr)
 	}
 }
@@ -156,17 +159,18 @@ func TestDeclaredTopics(t *testing.T) {
 		t.Errorf("code %d, %v, %s", code, got.Topics, stderr)
 	}
 	for text, want := range map[string]string{
-		"a":                        "expected name:partitions",
-		":3":                       "expected name:partitions",
-		"a:x":                      `"x" is not a number of partitions`,
-		"a b:1":                    "Topic name is invalid: 'a b' contains",
-		"a:0":                      `"0" is not a number of partitions`,
-		"a:1:3":                    "the replication factor is the broker's to choose",
-		"a:1:nonsense=1":           "nonsense is not a topic config",
-		"a:1:retention.ms=x":       "Invalid value x for configuration retention.ms",
-		"a:1:cleanup.policy=[a":    "brackets do not match",
-		"a:1:cleanup.policy=a]":    "brackets do not match",
-		"a:1:cleanup.policy=[[a]]": "brackets do not match",
+		"a":                                 "expected name:partitions",
+		":3":                                "expected name:partitions",
+		"a:x":                               `"x" is not a number of partitions`,
+		"a b:1":                             "Topic name is invalid: 'a b' contains",
+		"a:0":                               `"0" is not a number of partitions`,
+		"a:1:3":                             "the replication factor is the broker's to choose",
+		"a:1:nonsense=1":                    "nonsense is not a topic config",
+		"a:1:retention.ms=x":                "Invalid value x for configuration retention.ms",
+		"a:1:cleanup.policy=compact,delete": `"delete": expected name:partitions (if it is of cleanup.policy's value: a value with commas goes into brackets, cleanup.policy=[compact,delete])`,
+		"a:1:cleanup.policy=[a":             "brackets do not match",
+		"a:1:cleanup.policy=a]":             "brackets do not match",
+		"a:1:cleanup.policy=[[a]]":          "brackets do not match",
 	} {
 		code, _, stderr := try(t, neverRun(t), nil, "serve", "--topics", text)
 		if code != exitUsage || !strings.Contains(stderr, want) {

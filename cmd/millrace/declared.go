@@ -61,6 +61,11 @@ func parseTopics(text string) ([]broker.Topic, error) {
 			continue
 		}
 		t, err := parseTopic(entry)
+		if err != nil && !strings.Contains(entry, ":") && len(list) > 0 && len(list[len(list)-1].Configs) > 0 {
+			before := list[len(list)-1].Configs
+			c := before[len(before)-1]
+			err = fmt.Errorf("%w (if it is of %s's value: a value with commas goes into brackets, %s=[%s,%s])", err, c.Name, c.Name, c.Value, entry)
+		}
 		if err != nil {
 			return nil, err
 		}

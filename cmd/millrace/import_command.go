@@ -69,7 +69,7 @@ func (p *program) adopt(o adopt.Options) error {
 	if !r.Clean {
 		how = "not in order"
 	}
-	fmt.Fprintf(p.stdout, "cluster %s, node %d, which had stopped %s: %d topics, %d partitions with files, %d offsets\n", r.ClusterID, r.NodeID, how, r.Topics, r.Logs, r.Records)
+	fmt.Fprintf(p.stdout, "cluster %s, node %d, which had stopped %s: %d topics, %d partitions with files, %d offsets in them\n", r.ClusterID, r.NodeID, how, r.Topics, r.Logs, r.Records)
 	for _, t := range r.Open {
 		fmt.Fprintf(p.stdout, "transaction of producer %d in %s-%d from offset %d: %s\n", t.ProducerID, t.Topic, t.Partition, t.First, t.Outcome)
 	}

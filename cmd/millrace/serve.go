@@ -126,10 +126,13 @@ func (p *program) serve(ctx context.Context, f flags) error {
 	return errors.Join(err, told)
 }
 
+// clusterVariable names the id of the cluster that an empty directory becomes.
+const clusterVariable = "CLUSTER_ID"
+
 // clusterID is CLUSTER_ID without the blanks around it, which scripts leave. An id
 // with others in it would be shown and written in places that blanks separate.
 func (p *program) clusterID() (string, error) {
-	id := strings.TrimSpace(p.variable("CLUSTER_ID"))
+	id := strings.TrimSpace(p.variable(clusterVariable))
 	if i := strings.IndexFunc(id, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }); i >= 0 {
 		return "", usageError{fmt.Errorf("CLUSTER_ID=%q: an id has no blanks in it ('millrace storage random-uuid' makes one)", id)}
 	}
