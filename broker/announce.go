@@ -30,6 +30,7 @@ func (b *Broker) logOpened() {
 // for tests, know a Kafka that is ready.
 func (b *Broker) logReady(begun time.Time) {
 	b.tellAway()
+	b.tellAhead()
 	b.log.Info("Kafka Server started: Transitioning from RECOVERY to RUNNING",
 		zap.Int32("node", b.nodeID), zap.String("cluster", b.applied().ClusterID()), zap.Strings("listeners", b.bootstrap()), zap.Duration("took", time.Since(begun).Round(time.Millisecond)))
 }
@@ -87,6 +88,19 @@ func (b *Broker) tellAway() {
 		}
 		b.log.Error("partitions are offline, and not begun anew: their data directory is not there, or an empty one stands in its place",
 			append(fields, zap.String("directory.id", storage.FormatID(id)), zap.Strings("directories", b.config.LogDirs()))...)
+	}
+}
+
+// tellAhead tells, in one line, of the replicas that the start has found to be
+// ahead of the metadata.
+func (b *Broker) tellAhead() {
+	b.replicas.mu.Lock()
+	list := b.replicas.ahead
+	b.replicas.ahead = nil
+	b.replicas.mu.Unlock()
+	if len(list) > 0 {
+		b.log.Error("partitions were written to under a newer leader epoch than the metadata has: the metadata are an older copy, and what was changed since is not in them",
+			zap.Int("partitions", len(list)), zap.String("names", someNames(list)))
 	}
 }
 

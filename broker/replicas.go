@@ -29,6 +29,8 @@ type replicas struct {
 	// the next start, those in lacking (see lacking.go) before.
 	offline map[replicaKey]error
 	lacking lacking
+	// ahead are replicas whose logs have a newer leader epoch than they are led in.
+	ahead []storage.Name
 }
 
 type replicaKey struct {
@@ -309,6 +311,14 @@ func (b *Broker) openPartition(img *image.Image, t *image.Topic, p *image.Partit
 	}), nil
 }
 
+// isAhead notes a replica that was written to in leaderships of which the metadata
+// knows nothing: they are an older copy.
+func (r *replicas) isAhead(n storage.Name) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ahead = append(r.ahead, n)
+}
+
 // take gives a replica the role that an image says.
 func (b *Broker) take(img *image.Image, part *partition.Partition, p *image.Partition) error {
 	a := partition.Assignment{LeaderID: p.Leader, LeaderEpoch: batch.LeaderEpoch(p.LeaderEpoch), PartitionEpoch: p.PartitionEpoch, ISR: p.ISR}
@@ -321,6 +331,9 @@ func (b *Broker) take(img *image.Image, part *partition.Partition, p *image.Part
 	}
 	switch {
 	case b.leads(img, p):
+		if part.Log().LatestEpoch() > a.LeaderEpoch {
+			b.replicas.isAhead(storage.Name{Topic: part.Topic(), Partition: part.Index()})
+		}
 		if was := b.applied().TopicByID(part.ID()); was != nil && b.seen != nil {
 			if q := was.Partition(p.Index); q != nil {
 				b.seen.isr(len(q.ISR), len(p.ISR))

@@ -129,6 +129,13 @@ func (n *Node) Stop() {
 	n.raft = n.raft.Crash() // closed in order, everything in it was synced
 }
 
+// Metadata copies what a stopped broker has of its cluster's metadata, and returns
+// what puts the copy back in the place of newer ones.
+func (n *Node) Metadata() (back func()) {
+	kept := n.raft.Crash()
+	return func() { n.raft = kept }
+}
+
 // Kill ends the process: whatever it does after this moment reaches neither
 // disk nor client. What was written before stays, synced or not.
 func (n *Node) Kill() {

@@ -65,7 +65,7 @@ func boltOptions() *bbolt.Options {
 
 // Holds says whether a directory is one that Open has written.
 func Holds(dir string) bool {
-	_, err := os.Stat(filepath.Join(dir, fileName))
+	_, err := os.Lstat(filepath.Join(dir, fileName))
 	return err == nil
 }
 

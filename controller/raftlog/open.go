@@ -28,7 +28,8 @@ func Open(dir string) (*Bolt, error) {
 		return nil, fmt.Errorf("opening the raft log: %w", err)
 	}
 	path := filepath.Join(dir, fileName)
-	if _, err := os.Stat(path); err != nil {
+	// A link that leads nowhere is no directory without a log: what it led to is not there at the moment.
+	if _, err := os.Lstat(path); err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("opening the raft log: %w", err)
 		}

@@ -520,6 +520,20 @@ func TestInterruptedFounding(t *testing.T) {
 
 // TestNewDirectories: what is synced in a directory whose own name is not is lost
 // with that name, so the names that Open gave are known until the first Sync.
+// TestLinkThatLeadsNowhere: a log whose disk is not there is not taken for one that was never written.
+func TestLinkThatLeadsNowhere(t *testing.T) {
+	dir := t.TempDir()
+	away := filepath.Join(dir, "away")
+	must(t, os.Symlink(away, filepath.Join(dir, fileName)))
+	if l, err := Open(dir); err == nil {
+		_ = l.Close()
+		t.Error("it is opened")
+	}
+	if _, err := os.Lstat(away); err == nil || !Holds(dir) {
+		t.Errorf("a file was made where the link leads: %v", err)
+	}
+}
+
 func TestNewDirectories(t *testing.T) {
 	top := t.TempDir()
 	dir := filepath.Join(top, "a", "b", "c")
