@@ -518,8 +518,6 @@ func TestInterruptedFounding(t *testing.T) {
 	}
 }
 
-// TestNewDirectories: what is synced in a directory whose own name is not is lost
-// with that name, so the names that Open gave are known until the first Sync.
 // TestLinkThatLeadsNowhere: a log whose disk is not there is not taken for one that was never written.
 func TestLinkThatLeadsNowhere(t *testing.T) {
 	dir := t.TempDir()
@@ -534,6 +532,8 @@ func TestLinkThatLeadsNowhere(t *testing.T) {
 	}
 }
 
+// TestNewDirectories: what is synced in a directory whose own name is not is lost
+// with that name, so the names that Open gave are known until the first Sync.
 func TestNewDirectories(t *testing.T) {
 	top := t.TempDir()
 	dir := filepath.Join(top, "a", "b", "c")
