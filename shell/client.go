@@ -58,7 +58,8 @@ func (sh *Shell) connect(c *toolCall, extra ...kgo.Opt) (*client, func(), error)
 			limit = timeout
 		}
 	}
-	opts = append(opts, kgo.SeedBrokers(seeds...), kgo.RetryTimeout(limit), kgo.MetadataMinAge(10*time.Millisecond),
+	told := &dials{tell: func(text string) { fmt.Fprintln(sh.Stderr, text) }, after: tellAfter}
+	opts = append(opts, kgo.WithHooks(told), kgo.SeedBrokers(seeds...), kgo.RetryTimeout(limit), kgo.MetadataMinAge(10*time.Millisecond),
 		kgo.RetryBackoffFn(func(int) time.Duration { return 100 * time.Millisecond }))
 	kc, err := kgo.NewClient(append(opts, extra...)...)
 	if err != nil {
