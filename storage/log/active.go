@@ -135,7 +135,7 @@ func (l *Log) openActive(now int64) error {
 	switch {
 	case faults.trustTxns:
 		bad = nil
-	case bad != nil && !isContent(bad) && !isMissing(bad):
+	case bad != nil && !isContent(bad):
 		return bad
 	case bad != nil && l.active.size == 0:
 		if bad = seg.txns.reset(); bad != nil {

@@ -570,3 +570,25 @@ func TestIndexThatCannotBeWritten(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestTransactionsThatAreNotThere: a .txnindex that cannot be found, as where a link to nothing has its name, is its log's trouble
+// and not its data directory's.
+func TestTransactionsThatAreNotThere(t *testing.T) {
+	x := newSpoilt(t, 3)
+	for seg := x.log.last(); !seg.txns.exists() || x.log.end-seg.base < 5; seg = x.log.last() {
+		if err := x.append(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	end, path := x.log.end, x.log.last().txns.path
+	if err := errors.Join(x.end(true), x.open(true), x.fs.Remove(path)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := x.log.View().Aborted(0, end); !isCorrupt(err) || !strings.Contains(err.Error(), path) {
+		t.Errorf("who asks for aborted transactions is told %v", err)
+	}
+	var lost *UnusableError
+	if err := x.log.Truncate(end - 1); !errors.As(err, &lost) || x.directory.Offline() != nil {
+		t.Errorf("a truncation: %v", err)
+	}
+}

@@ -22,10 +22,10 @@ const defaultOwnFiles = 16
 // defaultProducerExpireMs is producer.id.expiration.ms.
 const defaultProducerExpireMs = 24 * 3600 * 1000
 
-// Open opens the log in a directory, which need not exist. After a clean close it reads no more than where the newest segment
-// ends, and begins another where that is not where the log was closed, so as to append to none that is damaged; otherwise it reads
-// those at and behind the recovery point, cuts what a crash left behind the last good batch, and makes indexes and
-// producer state anew. A *DamagedError says that a log is beyond what may be mended without losing what was flushed.
+// Open opens the log in a directory, which need not exist. After a clean close it reads of segments no more than where the newest
+// one ends; where that does not lead to where the log was closed the first append begins another. Otherwise it reads those at and
+// behind the recovery point, cuts what a crash left behind the last good batch, and makes indexes and producer state anew. A *DamagedError
+// says that a log is beyond what may be mended without losing what was flushed.
 func Open(o Options) (*Log, Report, error) {
 	l := &Log{
 		dir: o.Dir, topic: o.Topic, partition: o.Partition, topicID: o.TopicID,

@@ -101,6 +101,9 @@ func (x *txnIndex) list() ([]abortedTxn, error) {
 	if x.gone.Load() {
 		return nil, errRetired
 	}
+	if isMissing(err) { // a link to nothing: who takes the file away retires it first
+		return nil, fmt.Errorf("%w: %w", &IndexError{File: x.path, Why: "it is not there"}, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read transaction index: %w", err)
 	}
