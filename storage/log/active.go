@@ -305,12 +305,16 @@ func (l *Log) exchangeActive(base batch.Offset, now int64, sync bool) error {
 		}
 		seg.synced.Store(true)
 	}
-	if err := l.putSnapshot(base, sync); err != nil {
-		return err
+	due := l.snapshotDue(base)
+	if due {
+		if err := l.putSnapshot(base, sync); err != nil {
+			return err
+		}
 	}
 	if err := l.begin(base, now); err != nil {
 		return err
 	}
+	l.snapped = due
 	l.last().snapshotSynced.Store(sync)
 	return nil
 }

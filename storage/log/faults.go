@@ -12,6 +12,7 @@ type faultSwitches struct {
 	keepNewer     bool // recovery keeps snapshots that are newer than the log
 	keepDeleted   bool // recovery knows the producers of segments below the log start
 	trustDeleted  bool // recovery asks a close's snapshot for who wrote deleted records
+	snapAlways    bool // a roll leaves a snapshot of a log whose records were all deleted before it had any
 	skipMadeAnew  bool // recovery does not sync what it makes anew below the recovery point
 	keepIndexes   bool // recovery goes on with the indexes it finds
 	indexFirst    bool // a flush syncs the indexes, and the recovery point passes them, before the segment is synced

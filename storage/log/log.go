@@ -72,6 +72,7 @@ type Log struct {
 	producers  *producer.State
 	expireMs   int64
 	snapshots  []batch.Offset // the snapshot files, by offset
+	snapped    bool           // Kafka has had a snapshot of such a log: see snapshotDue
 	cuts       int            // truncations so far
 
 	// begunHalf: the files of a segment at halfBase, where the log ends, may be there although it could not be begun.

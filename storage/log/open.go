@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"sync"
 	"time"
 
@@ -131,6 +132,8 @@ func (l *Log) open(o Options, report *Report) error {
 		l.producers.Clear(l.end)
 		l.touched = true // a close is to leave a snapshot that says so
 	}
+	// Where a stop in order has left no snapshot, Kafka's start makes one. Here a stop leaves its own, alone, then.
+	l.snapped = o.Clean && l.end > 0 && slices.Equal(l.snapshots, []batch.Offset{l.end})
 	if err := l.dropSnapshots(func(s batch.Offset) bool { return s <= l.start && !(l.active.torn && s == l.end) }); err != nil {
 		return l.fail("removing snapshots", err)
 	}
@@ -164,6 +167,7 @@ func (l *Log) nameTopic(list listing, report *Report) error {
 }
 
 func (l *Log) finishOpen() {
+	l.snapped = l.snapped || l.end > l.start
 	if len(l.segs) == 0 {
 		l.setFlushed(l.end)
 	}

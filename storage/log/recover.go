@@ -184,6 +184,10 @@ func (l *Log) recover(o Options, found []segmentFiles, epochsGood bool, report *
 // wrote behind the log start and before the segment. So who wrote to a segment that is read stays known, also where the log
 // start has passed all of it, until it expires; and who wrote to older ones only is forgotten once the log start has come to
 // the segment.
+//
+// It is the log start of the checkpoint, which holds none that is the base of the first segment. So for a log that starts at a
+// base either may be: it depends on whether the checkpoint was written again after older segments were removed, and with it
+// what Kafka itself answers.
 func (l *Log) recoverProducers(all []*segment, first int, from *middle, above batch.Offset, report *Report) (at batch.Offset, changed bool, err error) {
 	base := all[first].base
 	if from.pos > 0 && above > base && !faults.trustDeleted {

@@ -36,6 +36,14 @@ func (l *Log) writeSnapshot(at batch.Offset, sync bool) error {
 	return l.dropSnapshots(func(o batch.Offset) bool { return o < at && !l.isBase(o) && int64(o) != l.point.Load() })
 }
 
+// snapshotDue says whether the segment that is to begin at an offset gets a snapshot. Kafka writes none that is not above its
+// newest one or, as long as it has none, the log start: of a log whose records were all deleted before it was ever rolled, or
+// opened with any. A recovery that begins with that segment then knows only who has written to it, where it would know the others
+// too by a snapshot, once the checkpoint does not name the log start any more.
+func (l *Log) snapshotDue(base batch.Offset) bool {
+	return l.snapped || base > l.start || slices.Contains(l.snapshots, base) || faults.snapAlways
+}
+
 // isBase says whether a segment begins at an offset: its snapshot is kept as long as it is.
 func (l *Log) isBase(o batch.Offset) bool {
 	_, found := slices.BinarySearchFunc(l.segs, o, func(s *segment, o batch.Offset) int {

@@ -137,6 +137,7 @@ func (l *Log) truncate(to batch.Offset) error {
 		}
 	}
 	l.producers.HighWatermark(l.hw)
+	l.snapped = l.end > l.start
 	l.hwAt = l.placeOf(l.hw)
 	l.publish()
 	if next.log != seg.log {
@@ -323,6 +324,7 @@ func (l *Log) truncateFully(start batch.Offset) error {
 	l.start, l.end, l.hw, l.hwAt = start, start, start, place{pos: -1}
 	l.epochs = l.epochs.TruncateFromEnd(0)
 	l.producers.Clear(start)
+	l.snapped = false
 	l.publish()
 	for j := len(behind) - 1; j >= 0; j-- {
 		if err := l.dropSegment(behind[j]); err != nil {
