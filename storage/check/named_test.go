@@ -114,7 +114,7 @@ func TestNamesFilePlaceAndReason(t *testing.T) {
 		{"/.kafka_cleanshutdown", "text", replace("{", "["), "is no mark of a clean stop"},
 		{"t-0/00000000000000000001.what", "a file of nobody's", whole("x"), "is no file of a segment"},
 		{"t-0/00000000000000000000.index.tmp", "an index that was being made", whole("x"), "a file that was being made (mended by the next start)"},
-		{"t-0/00000000000000000000.log.cut", "the head of a segment that was being cut", whole("x"), "a file that was being made (mended by the next start)"},
+		{"t-0/00000000000000000000.log.cut", "a name that no start removes", whole("x"), "is no file of a segment"},
 		{"t-0/notes", "a file of nobody's", whole("x"), "is no file of a partition"},
 	} {
 		t.Run(c.file+": "+c.what, func(t *testing.T) {

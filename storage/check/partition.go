@@ -77,7 +77,7 @@ func CheckPartition(fsys disk.FS, dir string, o Options) (Partition, error) {
 			}
 		case strings.HasSuffix(suffix, deletedSuffix), strings.HasSuffix(suffix, cleanedSuffix), strings.HasSuffix(suffix, swapSuffix):
 			// Left by a removal or a cleaning; a start finishes or removes them.
-		case strings.HasSuffix(suffix, ".tmp"), strings.HasSuffix(suffix, ".cut"):
+		case strings.HasSuffix(suffix, ".tmp"):
 			p.Partition.add(p.path(name), -1, base, true, "a file that was being made")
 		default:
 			p.Partition.add(p.path(name), -1, base, false, "is no file of a segment")

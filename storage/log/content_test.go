@@ -592,3 +592,40 @@ func TestTransactionsThatAreNotThere(t *testing.T) {
 		t.Errorf("a truncation: %v", err)
 	}
 }
+
+// TestRetentionOfWhatCannotBeRead: a segment of which no time can be read, in its index neither, is as old as its file, and keeps no
+// other segment from going.
+func TestRetentionOfWhatCannotBeRead(t *testing.T) {
+	x := newLived(t)
+	x.o.HighWatermark = 1 << 40
+	for range 3 {
+		x.add(20)
+		x.ok(x.log.Roll())
+	}
+	x.add(1)
+	x.stops()
+	for _, suffix := range []string{suffixLog, suffixTimeIndex} {
+		name := x.o.Dir + "/" + fileName(20, suffix)
+		b := bytes.Clone(x.fs.Bytes(name))
+		for i := range b {
+			b[i] = 0xff
+		}
+		x.fs.Put(name, b)
+	}
+	info, err := x.fs.Stat(x.o.Dir + "/" + fileName(20, suffixLog))
+	x.ok(err)
+	for _, c := range []struct {
+		now  time.Time
+		gone int
+	}{{time.UnixMilli(4000), 1}, {info.Modified.Add(time.Hour), 3}} {
+		x.open(true)
+		config := x.o.Config
+		config.RetentionMs = 1000
+		x.log.SetConfig(config)
+		gone, err := x.log.Retain(c.now)
+		if err != nil || len(gone) != c.gone {
+			t.Errorf("at %v went %q: %v", c.now, gone, err)
+		}
+		x.fs.Kill()
+	}
+}

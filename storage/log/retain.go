@@ -112,15 +112,14 @@ func (l *Log) why(c *Config, seg *segment, active bool, size int64, end batch.Of
 	if c.RetentionMs < 0 {
 		return "", nil
 	}
-	largest := l.active.maxTimestamp
+	largest, err := l.active.maxTimestamp, error(nil)
 	if !active || !l.active.open {
-		var err error
-		if largest, err = seg.maxTimestamp(); err != nil {
+		if largest, err = seg.maxTimestamp(); err != nil && !isContent(err) {
 			return "", err
 		}
 	}
-	if largest < 0 {
-		// No record has a timestamp: Kafka takes the file's.
+	if largest < 0 || err != nil {
+		// No record has a timestamp: Kafka takes the file's. Where none can be read the segment is not to keep all behind it.
 		info, err := seg.log.stat()
 		if err != nil {
 			return "", err
