@@ -187,6 +187,11 @@ func check(t *testing.T, root string) []string {
 					add("%s:%d: %s is pure and may not import %s", s.path, at.Line, name, path)
 				}
 			}
+			if !s.test {
+				for _, b := range blanks(s) {
+					add("%s", b)
+				}
+			}
 			if r.pure && !s.test && !apart {
 				for _, b := range impurities(s) {
 					add("%s", b)
@@ -231,6 +236,28 @@ func impurities(s source) []string {
 					at(n, "time."+n.Sel.Name)
 				}
 			}
+		}
+		return true
+	})
+	return out
+}
+
+// blanks finds names of log fields that have a blank in them: who reads the lines
+// with a program has to quote those.
+func blanks(s source) []string {
+	var out []string
+	ast.Inspect(s.file, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok || len(call.Args) < 2 {
+			return true
+		}
+		f, ok := call.Fun.(*ast.SelectorExpr)
+		if !ok {
+			return true
+		}
+		name, ok := call.Args[0].(*ast.BasicLit)
+		if of, is := f.X.(*ast.Ident); ok && is && of.Name == "zap" && strings.Contains(name.Value, " ") {
+			out = append(out, fmt.Sprintf("%s:%d: a log field's name has a blank in it: %s", s.path, s.fset.Position(n.Pos()).Line, name.Value))
 		}
 		return true
 	})
@@ -413,6 +440,7 @@ func TestPlanCatchesFaults(t *testing.T) {
 		"channel":          {"broker/replica/x.go", "package replica\nvar c chan int\n", "a channel"},
 		"chance":           {"controller/place/x.go", "package place\nimport _ \"math/rand/v2\"\n", "may not import math/rand/v2"},
 		"map order":        {"broker/group/x.go", "package group\nfunc f(m map[int]int) (s []int) {\n\tfor k := range m {\n\t\ts = append(s, k)\n\t}\n\treturn\n}\n", "walks the map m"},
+		"field's name":     {"wire/x.go", "package wire\nimport \"go.uber.org/zap\"\nvar f = zap.Int(\"bytes read\", 1)\n", "a log field's name"},
 		"unknown room":     {"util/x.go", "package util\n", "no such room"},
 		"apart but inside": {"compat-tests/x.go", "package x\nimport _ \"millrace/broker\"\n", "stands apart"},
 	}

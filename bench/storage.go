@@ -129,7 +129,7 @@ func (l *lines) cleaned() (read float64, took time.Duration, ok bool) {
 	for line := range bytes.Lines(l.b) {
 		var said struct {
 			Message, Log, Took string
-			Read               float64 `json:"bytes read"`
+			Read               float64 `json:"bytes_read"`
 		}
 		if json.Unmarshal(line, &said) != nil || said.Message != "log was cleaned" || filepath.Base(said.Log) != "cleaned-0" {
 			continue // also half a line

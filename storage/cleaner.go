@@ -168,8 +168,8 @@ func (c *Cleaner) cleanOne(ctx context.Context, id int, keys *compact.Keys, buff
 	took := time.Since(begun)
 	switch {
 	case err == nil:
-		c.s.logger.Info("log was cleaned", zap.String("log", d.log.Dir()), zap.Int64("from", int64(out.From)), zap.Int64("to", int64(out.To)), zap.Int64("bytes read", out.BytesRead), zap.Int64("bytes written", out.BytesWritten),
-			zap.Int64("records read", out.Read), zap.Int64("records kept", out.Kept), zap.Int("segments", out.Segments), zap.Int("into", out.Into), zap.Duration("took", took))
+		c.s.logger.Info("log was cleaned", zap.String("log", d.log.Dir()), zap.Int64("from", int64(out.From)), zap.Int64("to", int64(out.To)), zap.Int64("bytes_read", out.BytesRead), zap.Int64("bytes_written", out.BytesWritten),
+			zap.Int64("records_read", out.Read), zap.Int64("records_kept", out.Kept), zap.Int("segments", out.Segments), zap.Int("into", out.Into), zap.Duration("took", took))
 		if out.Invalid > 0 {
 			c.s.logger.Warn("records without a key were removed from a compacted log", zap.String("log", d.log.Dir()), zap.Int64("records", out.Invalid))
 		}

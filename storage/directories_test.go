@@ -395,9 +395,9 @@ func TestLongOpeningIsToldOf(t *testing.T) {
 	size := h.s.logs[partitionKey{"t", 0}].log.Size()
 	h.fs.Kill()
 	for step, want := range map[time.Duration]string{
-		time.Nanosecond: "logs are open: logs 4 failed 0 bytes read all\n",
-		6 * time.Second: "logs are being opened: dir /data done 1 of 4 bytes read 1\nlogs are being opened: dir /data done 2 of 4 bytes read 2\n" +
-			"logs are being opened: dir /data done 3 of 4 bytes read 3\nlogs are being opened: dir /data done 4 of 4 bytes read 4\nlogs are open: logs 4 failed 0 bytes read all\n",
+		time.Nanosecond: "logs are open: logs 4 failed 0 bytes_read all\n",
+		6 * time.Second: "logs are being opened: dir /data done 1 of 4 bytes_read 1\nlogs are being opened: dir /data done 2 of 4 bytes_read 2\n" +
+			"logs are being opened: dir /data done 3 of 4 bytes_read 3\nlogs are being opened: dir /data done 4 of 4 bytes_read 4\nlogs are open: logs 4 failed 0 bytes_read all\n",
 	} {
 		core, lines := observer.New(zap.InfoLevel)
 		var clock atomic.Int64
@@ -411,9 +411,9 @@ func TestLongOpeningIsToldOf(t *testing.T) {
 			}
 			told += l.Message + ":"
 			fields := l.ContextMap()
-			for _, key := range []string{"dir", "logs", "done", "of", "failed", "bytes read"} {
+			for _, key := range []string{"dir", "logs", "done", "of", "failed", "bytes_read"} {
 				v, ok := fields[key]
-				if n, is := v.(int64); is && key == "bytes read" {
+				if n, is := v.(int64); is && key == "bytes_read" {
 					if v = n / size; n == 4*size && fields["logs"] != nil {
 						v = "all"
 					}

@@ -49,7 +49,7 @@ func (s *Store) LogAt(at Where, topic string, id [16]byte, partition int32, c lo
 	if e.fresh {
 		// What a checkpoint says of the name is of a topic that was deleted; or somebody took its files away.
 		if o := e.dir.stored(recoveryPoints, k); o > 0 && !at.New {
-			s.logger.Error("log is not there: it begins anew", zap.String("dir", e.dir.path), zap.String("topic", topic), zap.Int32("partition", partition), zap.Int64("was flushed to", int64(o)))
+			s.logger.Error("log is not there: it begins anew", zap.String("dir", e.dir.path), zap.String("topic", topic), zap.Int32("partition", partition), zap.Int64("was_flushed_to", int64(o)))
 		}
 		if err := s.forget(e.dir, k); err != nil {
 			return nil, err
@@ -276,16 +276,16 @@ func (s *Store) report(dir string, r log.Report) {
 		s.logger.Error("log is damaged below its recovery point", damageFields(dir, d)...)
 	}
 	if r.Lost > 0 {
-		s.logger.Error("log ends below its recovery point", zap.String("log", dir), zap.Int64("offsets lost", int64(r.Lost)))
+		s.logger.Error("log ends below its recovery point", zap.String("log", dir), zap.Int64("offsets_lost", int64(r.Lost)))
 	}
 	if r.Behind > 0 {
-		s.logger.Error("log ends below its log start", zap.String("log", dir), zap.Int64("offsets between", int64(r.Behind)))
+		s.logger.Error("log ends below its log start", zap.String("log", dir), zap.Int64("offsets_between", int64(r.Behind)))
 	}
 	if len(r.Rebuilt)+len(r.Dropped) > 0 {
-		s.logger.Warn("files were made anew or dropped", zap.String("log", dir), zap.Strings("made anew", r.Rebuilt), zap.Strings("dropped", r.Dropped))
+		s.logger.Warn("files were made anew or dropped", zap.String("log", dir), zap.Strings("made_anew", r.Rebuilt), zap.Strings("dropped", r.Dropped))
 	}
 	if r.Recovered {
-		s.logger.Debug("log was recovered", zap.String("log", dir), zap.Int64("bytes read", r.Scanned))
+		s.logger.Debug("log was recovered", zap.String("log", dir), zap.Int64("bytes_read", r.Scanned))
 	}
 }
 

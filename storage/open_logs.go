@@ -75,7 +75,7 @@ func (s *Store) OpenLogs(list []Wanted, perDirectory int) {
 	if !clean {
 		tell = s.logger.Info
 	}
-	tell("logs are open", zap.Int("logs", total), zap.Int("failed", failed), zap.Int64("bytes read", s.scanned.Load()), zap.Duration("took", s.now().Sub(begun)))
+	tell("logs are open", zap.Int("logs", total), zap.Int("failed", failed), zap.Int64("bytes_read", s.scanned.Load()), zap.Duration("took", s.now().Sub(begun)))
 }
 
 // progress tells of an opening of a directory's logs that takes long.
@@ -101,5 +101,5 @@ func (p *progress) opened(err error) {
 		return
 	}
 	p.told = now
-	p.s.logger.Info("logs are being opened", zap.String("dir", p.dir), zap.Int("done", p.done), zap.Int("of", p.total), zap.Int64("bytes read", p.s.scanned.Load()))
+	p.s.logger.Info("logs are being opened", zap.String("dir", p.dir), zap.Int("done", p.done), zap.Int("of", p.total), zap.Int64("bytes_read", p.s.scanned.Load()))
 }

@@ -39,7 +39,7 @@ func TestCutIsTold(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if said := s.said(saidCut); len(said) != 1 || said[0]["bytes"] != c.Bytes || said[0]["readable batches"] != c.Batches {
+				if said := s.said(saidCut); len(said) != 1 || said[0]["bytes"] != c.Bytes || said[0]["readable_batches"] != c.Batches {
 					t.Errorf("batch %d of %s: the checker says %+v, the start %v", i, name, c, said)
 				}
 			}

@@ -213,7 +213,7 @@ func TestCorruptedBytesAfterKill(t *testing.T) {
 				bad("the start refuses (%v), the checker says %v", err, r.All())
 			case err == nil && c.Bytes != k.bytes-s.bytes:
 				bad("the start cuts %d bytes, the checker says %v", k.bytes-s.bytes, r.All())
-			case len(s.said(saidCut)) == 1 && (c.Batches < s.said(saidCut)[0]["readable batches"].(int64) || r.Sound() != (c.Batches == 0)):
+			case len(s.said(saidCut)) == 1 && (c.Batches < s.said(saidCut)[0]["readable_batches"].(int64) || r.Sound() != (c.Batches == 0)):
 				bad("the start says %v, the checker %v", s.said(saidCut), r.All())
 			}
 			switch {
@@ -244,7 +244,7 @@ func TestCorruptedBytesAfterKill(t *testing.T) {
 					// An offset or a length may say of the next batch that it is the bad one, and behind what
 					// has no length, or is of no known format, nothing is found.
 					in := at - p.pos
-					if in > inMagic && s.end != p.offset || in >= batch.HeaderSize && s.said(saidCut)[0]["readable batches"] != int64(k.behind(p)) {
+					if in > inMagic && s.end != p.offset || in >= batch.HeaderSize && s.said(saidCut)[0]["readable_batches"] != int64(k.behind(p)) {
 						bad("cut at %d where offset %d was hit, with %d behind it: %v", s.end, p.offset, k.behind(p), s.said(saidCut)[0])
 					}
 				case s.content != want.content && !found && (at-p.pos < inLength || at-p.pos >= inEpoch && at-p.pos < inMagic):

@@ -406,7 +406,7 @@ func (p *recovering) at(pos int64) {
 	p.asked = pos
 	if now := p.l.now(); now.Sub(p.told) >= tellProgress {
 		p.told = now
-		p.l.logger.Info("log is being recovered", p.l.field(), zap.Int("segments done", p.over), zap.Int("of", p.segments), zap.Int64("bytes checked", max(p.done+pos, 0)), zap.Int64("of bytes", p.total))
+		p.l.logger.Info("log is being recovered", p.l.field(), zap.Int("segments_done", p.over), zap.Int("of", p.segments), zap.Int64("bytes_checked", max(p.done+pos, 0)), zap.Int64("of_bytes", p.total))
 	}
 }
 
@@ -491,7 +491,7 @@ func (l *Log) cut(seg *segment, behind []*segment, bad *CorruptError, report *Re
 	seg.size = l.active.size
 	report.Cut = &c
 	l.logger.Warn("log was cut at the first bad batch", l.field(), zap.Int64("offset", int64(c.Offset)), zap.String("segment", c.Segment),
-		zap.Int64("position", c.Position), zap.Int64("bytes", c.Bytes), zap.Int("readable batches", c.Batches), zap.Error(bad))
+		zap.Int64("position", c.Position), zap.Int64("bytes", c.Bytes), zap.Int("readable_batches", c.Batches), zap.Error(bad))
 	return nil
 }
 

@@ -239,10 +239,10 @@ func TestRecoveryTells(t *testing.T) {
 		cut  bool
 		want []string
 	}{
-		{time.Nanosecond, true, []string{fmt.Sprintf("log was cut at the first bad batch: offset 25 position %d bytes %d readable batches 34", at, 35*size)}},
+		{time.Nanosecond, true, []string{fmt.Sprintf("log was cut at the first bad batch: offset 25 position %d bytes %d readable_batches 34", at, 35*size)}},
 		{6 * time.Second, false, []string{
-			fmt.Sprintf("log is being recovered: segments done 0 of 2 bytes checked 0 of bytes %d", 25*size),
-			fmt.Sprintf("log is being recovered: segments done 1 of 2 bytes checked %d of bytes %d", 20*size, 25*size),
+			fmt.Sprintf("log is being recovered: segments_done 0 of 2 bytes_checked 0 of_bytes %d", 25*size),
+			fmt.Sprintf("log is being recovered: segments_done 1 of 2 bytes_checked %d of_bytes %d", 20*size, 25*size),
 		}},
 	} {
 		core, lines := observer.New(zap.InfoLevel)
@@ -260,7 +260,7 @@ func TestRecoveryTells(t *testing.T) {
 			if fields["log"] != x.o.Dir {
 				t.Errorf("%q is of the log %v", l.Message, fields["log"])
 			}
-			for _, key := range []string{"segments done", "of", "offset", "position", "bytes", "readable batches", "bytes checked", "of bytes"} {
+			for _, key := range []string{"segments_done", "of", "offset", "position", "bytes", "readable_batches", "bytes_checked", "of_bytes"} {
 				if v, ok := fields[key]; ok {
 					text += fmt.Sprint(" ", key, " ", v)
 				}
@@ -352,8 +352,8 @@ func TestRecoveryTellsWithinASegment(t *testing.T) {
 		all := lines.All()
 		for _, l := range all {
 			fields := l.ContextMap()
-			n, _ := fields["bytes checked"].(int64)
-			if n < checked || n > size || fields["of bytes"] != size || fields["segments done"] != int64(0) {
+			n, _ := fields["bytes_checked"].(int64)
+			if n < checked || n > size || fields["of_bytes"] != size || fields["segments_done"] != int64(0) {
 				t.Errorf("%s: %v, after %d of %d bytes", l.Message, fields, checked, size)
 			}
 			checked = n
