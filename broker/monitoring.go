@@ -72,6 +72,9 @@ func (b *Broker) Ready() error {
 		for _, m := range missing { // any order: they are added up
 			n += m
 		}
+		if n == 1 {
+			return errors.New("1 partition is offline: it lies in a data directory that is not there")
+		}
 		return fmt.Errorf("%d partitions are offline: they lie in data directories that are not there", n)
 	}
 	if err := b.coordinators.notServed(); err != nil {

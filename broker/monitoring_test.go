@@ -35,6 +35,9 @@ func TestNotReadyWithoutADirectory(t *testing.T) {
 	for i := range int32(3) {
 		_, err := b.store.LogAt(lost, "t", [16]byte{1}, i, log.DefaultConfig())
 		b.replicas.offline[replicaKey{[16]byte{1}, i}] = fmt.Errorf("open: %w", err)
+		if err := b.Ready(); i == 0 && (err == nil || !strings.Contains(err.Error(), "1 partition is offline: it lies in a data directory that")) {
+			t.Errorf("ready without one: %v", err)
+		}
 	}
 	b.replicas.offline[replicaKey{[16]byte{2}, 0}] = fmt.Errorf("damaged")
 	if got := b.replicas.elsewhere(); len(got) != 1 || got[lost.Directory] != 3 {

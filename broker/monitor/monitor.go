@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/pprof"
@@ -165,6 +166,11 @@ func (m *Server) Stop() error {
 // counts among running.
 func handler(ctx context.Context, running *handlers, o Options, s Source) http.Handler {
 	mux := http.NewServeMux()
+	index := "/metrics\tPrometheus metrics\n/healthz\t200 while the process lives\n/readyz\t\t200 while clients are served, else 503 and why\n"
+	if o.Profiles {
+		index += "/debug/pprof/\tGo's profiles\n"
+	}
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, index) })
 	mux.Handle("GET /metrics", metricsHandler(ctx, running, s))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {

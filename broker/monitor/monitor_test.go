@@ -63,7 +63,7 @@ func TestHealth(t *testing.T) {
 	}{
 		{nil, "/healthz", 200, "ok"}, {nil, "/readyz", 200, "ready"},
 		{errors.New("starting"), "/healthz", 200, "ok"}, {errors.New("starting"), "/readyz", 503, "starting"},
-		{nil, "/debug/pprof/", 404, ""}, {nil, "/", 404, ""},
+		{nil, "/debug/pprof/", 404, ""}, {nil, "/other", 404, ""},
 	} {
 		s.ready = c.ready
 		if code, text := ask(t, h, c.path); code != c.code || !strings.Contains(text, c.says) {
@@ -72,6 +72,22 @@ func TestHealth(t *testing.T) {
 	}
 	if code, _ := ask(t, handlerOf(Options{Profiles: true}, s), "/debug/pprof/"); code != 200 {
 		t.Errorf("profiles that were asked for: %d", code)
+	}
+	// The root lists what there is, and all that it lists is there.
+	for _, o := range []Options{{}, {Profiles: true}} {
+		h := handlerOf(o, s)
+		code, text := ask(t, h, "/")
+		listed := 0
+		for line := range strings.Lines(text) {
+			path, _, _ := strings.Cut(line, "\t")
+			listed++
+			if code, _ := ask(t, h, path); code != 200 && code != 503 {
+				t.Errorf("%+v: %q is listed and answers %d", o, path, code)
+			}
+		}
+		if want := map[bool]int{false: 3, true: 4}[o.Profiles]; code != 200 || listed != want {
+			t.Errorf("%+v: the root answers %d with %q", o, code, text)
+		}
 	}
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest("POST", "/metrics", nil))

@@ -164,6 +164,20 @@ func (c *configuration) warn(logger *zap.Logger) {
 	}
 }
 
+// warnHome logs which data directories are written as a shell writes those in a home
+// directory. No shell has read them, so they are directories named "~", as in Kafka.
+func (c *configuration) warnHome(logger *zap.Logger) {
+	for _, key := range ofDirectories {
+		for dir := range strings.SplitSeq(c.props[key], ",") {
+			if dir = strings.TrimSpace(dir); !strings.HasPrefix(dir, "~") {
+				continue
+			}
+			logger.Warn(fmt.Sprintf("config %s (%s) says %s, which is no home directory here: it is taken as it stands, below the working directory; write the whole path", key, c.origin[key], dir),
+				zap.String("key", key), zap.String("from", c.origin[key]))
+		}
+	}
+}
+
 // warning is what a warning says of its key.
 func (c *configuration) warning(w config.Warning) string {
 	if rest, ok := strings.CutPrefix(w.Key, "cfg."); ok && strings.HasPrefix(c.origin[w.Key], "KAFKA_CFG_") {

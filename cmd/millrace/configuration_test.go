@@ -74,6 +74,22 @@ func TestWarningsNameTheVariable(t *testing.T) {
 	}
 }
 
+// Nobody but a shell takes ~ for a home directory.
+func TestHomeDirectoriesAreNotKnown(t *testing.T) {
+	run := func(context.Context, broker.Options) error { return nil }
+	for _, c := range []struct {
+		key, value string
+		warnings   int
+	}{
+		{"log.dirs", "~/x", 1}, {"log.dirs", "/a, ~/x,~", 2}, {"log.dir", "~ann/x", 1}, {"metadata.log.dir", "~/m", 1}, {"log.dirs", "/a/~/b,x~", 0},
+	} {
+		_, _, stderr := try(t, run, nil, "serve", "--override", c.key+"="+c.value)
+		if n := strings.Count(stderr, c.key+" (--override) says ~"); n != c.warnings || strings.Count(stderr, "\n") != n {
+			t.Errorf("%s=%s: %s", c.key, c.value, stderr)
+		}
+	}
+}
+
 func TestOneVariableKeepsTheDefaults(t *testing.T) {
 	var got broker.Options
 	try(t, func(_ context.Context, o broker.Options) error { got = o; return nil }, []string{"KAFKA_NUM_PARTITIONS=9", "CLUSTER_ID=mine"}, "serve")

@@ -63,6 +63,7 @@ func (p *program) serve(ctx context.Context, f flags) error {
 		return err
 	}
 	conf.warn(logger)
+	conf.warnHome(logger)
 	for _, line := range conf.passedOver {
 		logger.Warn(line)
 	}
