@@ -10,8 +10,9 @@ import (
 
 // GetTelemetrySubscriptions (71), version 0. KIP-714: which of a client's own
 // metrics this broker wants, and how often. Kafka advertises it only where a
-// plugin takes the metrics; here the broker itself shows them at /metrics, and
-// none is needed. Anybody may ask. The decisions are broker/telemetry's.
+// plugin takes the metrics; here the broker itself shows them at /metrics, and it
+// is advertised while there is a subscription. Anybody may ask at any time, as in
+// Kafka. The decisions are broker/telemetry's.
 
 func (b *Broker) getTelemetrySubscriptions(c *call, req *kmsg.GetTelemetrySubscriptionsRequest) *kmsg.GetTelemetrySubscriptionsResponse {
 	resp := kmsg.NewPtrGetTelemetrySubscriptionsResponse()

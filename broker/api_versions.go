@@ -12,7 +12,8 @@ import (
 // ApiVersions (18), versions 0-5. KIP-35, KIP-511 (client software), KIP-584
 // (features), KIP-1242 (cluster id and node id in the request).
 //
-// The answer is made from the table in apis.go. A version not served is
+// The answer is made from the table in apis.go, and from the applied image for
+// what is told of at times. A version not served is
 // answered in the v0 schema with UNSUPPORTED_VERSION and this API's own range,
 // so that a newer client can step down. Features are told from version 3; up
 // to version 3 a feature whose lowest level is 0 is left out (KAFKA-17492).
@@ -60,7 +61,7 @@ func (b *Broker) apiVersions(c *call) wire.Reply {
 	}
 	kind := b.kindOf(c.Conn.Listener)
 	for i := range table {
-		if a := &table[i]; a.on&kind != 0 {
+		if a := &table[i]; a.on&kind != 0 && (a.told == nil || a.told(c.image)) {
 			resp.ApiKeys = append(resp.ApiKeys, kmsg.ApiVersionsResponseApiKey{ApiKey: int16(a.key), MinVersion: a.min, MaxVersion: a.max})
 		}
 	}

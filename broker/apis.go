@@ -32,6 +32,9 @@ type api struct {
 	worded bool
 	// handle executes one request on the goroutine that read it. It may block.
 	handle func(*Broker, *call) wire.Reply
+	// told says whether ApiVersions lists it while an image holds; nil: always.
+	// Served it is all the same.
+	told func(*image.Image) bool
 }
 
 // table lists every API that is served, by key. What is not built yet is not
@@ -76,8 +79,8 @@ func init() {
 		{key: kmsg.ListPartitionReassignments, min: 0, max: 0, on: onBroker | onController, handle: answer((*Broker).listPartitionReassignments)},
 		{key: kmsg.DescribeQuorum, min: 0, max: 2, on: onBroker | onController, handle: answer((*Broker).describeQuorum)},
 		{key: kmsg.UpdateFeatures, min: 0, max: 2, on: onBroker | onController, handle: answer((*Broker).updateFeatures)},
-		{key: kmsg.GetTelemetrySubscriptions, min: 0, max: 0, on: onBroker, handle: answer((*Broker).getTelemetrySubscriptions)},
-		{key: kmsg.PushTelemetry, min: 0, max: 0, on: onBroker, handle: answer((*Broker).pushTelemetry)},
+		{key: kmsg.GetTelemetrySubscriptions, min: 0, max: 0, on: onBroker, handle: answer((*Broker).getTelemetrySubscriptions), told: subscribed},
+		{key: kmsg.PushTelemetry, min: 0, max: 0, on: onBroker, handle: answer((*Broker).pushTelemetry), told: subscribed},
 		{key: kmsg.DescribeCluster, min: 0, max: 2, on: onBroker | onController, handle: answer((*Broker).describeCluster)},
 		{key: kmsg.DescribeProducers, min: 0, max: 0, on: onBroker, handle: answer((*Broker).describeProducers)},
 		{key: kmsg.UnregisterBroker, min: 0, max: 0, on: onBroker | onController, handle: answer((*Broker).unregisterBroker)},

@@ -28,6 +28,12 @@ func (t *clientTelemetry) init(b *Broker) {
 	t.b, t.machine, t.watched = b, telemetry.New(int(b.config.Int(telemetryMaxBytes))), map[uint64]bool{}
 }
 
+// subscribed says whether somebody wants metrics of clients: any client-metrics
+// resource with anything set is a subscription, as in Kafka, whoever it fits and
+// whatever it asks for. Else clients are not told that they could push: librdkafka
+// asks wherever it can, and says on its standard error what it was given.
+func subscribed(img *image.Image) bool { return img.HasConfigs(image.ClientMetricsResource) }
+
 // client is who asks, as subscriptions match it.
 func (c *call) client() telemetry.Client {
 	return telemetry.Client{

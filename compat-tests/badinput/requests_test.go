@@ -5,6 +5,7 @@ package badinput
 import (
 	"encoding/binary"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -14,6 +15,10 @@ import (
 
 // served is one API as the broker advertises it.
 type served struct{ key, min, max int16 }
+
+// untold are served at any time, and advertised only while there is a subscription to
+// clients' metrics (KIP-714).
+var untold = []served{{key: 71}, {key: 72}}
 
 // versions asks the broker what it serves.
 func (v *victim) versions(t *testing.T) []served {
@@ -31,6 +36,11 @@ func (v *victim) versions(t *testing.T) []served {
 	var list []served
 	for _, k := range got.ApiKeys {
 		list = append(list, served{k.ApiKey, k.MinVersion, k.MaxVersion})
+	}
+	for _, s := range untold {
+		if !slices.ContainsFunc(list, func(told served) bool { return told.key == s.key }) {
+			list = append(list, s)
+		}
 	}
 	if len(list) < 20 {
 		t.Fatalf("only %d APIs are served", len(list))

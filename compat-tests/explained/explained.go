@@ -31,8 +31,9 @@ var (
 		"as 4.4 does it. What is converted for a client before 0.11 is bounded: a compressed batch that would become more than 16 MiB and four times its size is " +
 		"refused to it (MESSAGE_TOO_LARGE). Records with a time below -1 are given to such a client; 3.9 fails at them, in whatever partition they are."}
 	Environment = Purpose{"environment", "environment variables are merged over the defaults, for the program as for the image."}
-	Telemetry   = Purpose{"telemetry", "the APIs of KIP-714 are advertised and served without a plugin: what clients push is read, and shown at /metrics."}
-	Unbuilt     = Purpose{"not ahead of its code", "what is not built is not advertised: no API version, feature level or type of coordinator; a request for one is " +
+	Telemetry   = Purpose{"telemetry", "the APIs of KIP-714 are advertised without a plugin, while there is a client-metrics subscription, and served " +
+		"at any time, as in Kafka: what clients push is read, and shown at /metrics."}
+	Unbuilt = Purpose{"not ahead of its code", "what is not built is not advertised: no API version, feature level or type of coordinator; a request for one is " +
 		"answered UNSUPPORTED_VERSION. A config that waits for something warns once; one that asks for protection which is not there is refused."}
 	// What follows is named after the tickets that say why Kafka does otherwise.
 	Skipped = Purpose{"KAFKA-8106", "compressed records are walked one by one, and what no consumer could read is refused (INVALID_RECORD); Kafka skips over them since then, " +

@@ -291,7 +291,7 @@ func start(t *testing.T) *peers {
 	// Kafka 4 tells Produce from 0 and serves it from 3 (KAFKA-18659).
 	p.newestHas[int16(kmsg.Produce)] = [2]int16{3, p.newestHas[int16(kmsg.Produce)][1]}
 	for key := range unadvertised {
-		p.newestHas[int16(key)] = [2]int16{0, 0}
+		p.weHave[int16(key)], p.newestHas[int16(key)] = [2]int16{0, 0}, [2]int16{0, 0}
 	}
 	return p
 }

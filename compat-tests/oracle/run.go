@@ -38,8 +38,8 @@ type Servers struct {
 	subscriptions parties
 }
 
-// unadvertised are what Kafka serves and tells nobody of where no plugin takes
-// the metrics (KIP-714).
+// unadvertised are what both serve and tell nobody of, in version 0: Kafka where no
+// plugin takes the metrics, Millrace while nobody has subscribed to any (KIP-714).
 var unadvertised = []kmsg.Key{kmsg.GetTelemetrySubscriptions, kmsg.PushTelemetry}
 
 // Meet asks both servers what they serve.
@@ -52,9 +52,7 @@ func (s *Servers) Meet() error {
 		}
 	}
 	for _, key := range unadvertised {
-		if r, ok := has[ours][int16(key)]; ok && has[kafkas][int16(key)] == ([2]int16{}) {
-			has[kafkas][int16(key)] = r
-		}
+		has[ours][int16(key)], has[kafkas][int16(key)] = [2]int16{}, [2]int16{}
 	}
 	s.both = map[int16][2]int16{}
 	for key, a := range has[ours] {

@@ -277,6 +277,16 @@ func (i *Image) ConfigResources(kind ResourceType) []string {
 	return out
 }
 
+// HasConfigs says whether any resource of a type has configs.
+func (i *Image) HasConfigs(kind ResourceType) bool {
+	has := false
+	i.configs.Ascend(nameConfig(kind, ""), func(key configName, _ *Configs) bool {
+		has = key[0] == byte(kind)
+		return false
+	})
+	return has
+}
+
 // Configs are the configs set on one resource. Read only; the nil value is empty.
 type Configs struct {
 	pairs []Config // by key

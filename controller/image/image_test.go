@@ -158,6 +158,9 @@ func (n naive) check(i *Image) error {
 		if got := i.ConfigResources(kind); !slices.Equal(got, want) {
 			return fmt.Errorf("resources of type %d: %v, the model: %v", kind, got, want)
 		}
+		if got := i.HasConfigs(kind); got != (len(want) > 0) {
+			return fmt.Errorf("resources of type %d: there are some: %v, the model: %v", kind, got, want)
+		}
 	}
 	for r, m := range n.configs {
 		c := i.Configs(r.Type, r.Name)
