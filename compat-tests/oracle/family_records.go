@@ -97,8 +97,8 @@ func (g *gen) produce() Step {
 		if p.old && b.Codec != 0 {
 			p.repacked(topic) // where it is read as message sets
 		}
-		p.settle(nil)
 		p.numbered(b)
+		p.settle(nil)
 		p.beyondOld(b)
 	}}
 }
@@ -157,10 +157,10 @@ func (g *gen) produceSeveral() Step {
 	v := g.pick().above(3)
 	return Step{Text: what, Do: func(p *Play) {
 		p.ask("writer", v, what, func(s *side) kmsg.Request { return producing(s, acks, parts...) })
-		p.settle(nil)
 		for _, w := range parts {
 			p.numbered(w.batch)
 		}
+		p.settle(nil)
 	}}
 }
 
@@ -221,6 +221,9 @@ func (g *gen) truncatedTopic() Step {
 	make := g.createTopic(topic, n, profile)
 	_ = w
 	return Step{Text: fmt.Sprintf("delete %s and make it anew (%v)", topic, again), Do: func(p *Play) {
+		if p.partsAwaited() {
+			return
+		}
 		p.deleteTopic(v, topic)
 		if again {
 			make.Do(p)
