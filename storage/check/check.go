@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"strconv"
 	"strings"
 
 	"millrace/storage/batch"
@@ -220,7 +221,7 @@ func Directory(fsys disk.FS, dir string, shallow bool) (Report, error) {
 		for _, e := range c {
 			if !found[e.Dir()] && coming[e.Dir()] == "" {
 				r.Findings = append(r.Findings, Finding{File: dir + "/" + name, Position: -1, Offset: e.Offset, Mended: !r.Clean,
-					Reason: fmt.Sprintf("names %s, which is not there", e.Dir())})
+					Reason: fmt.Sprintf("names %s, which is not there", plain(e.Dir()))})
 			}
 		}
 	}
@@ -248,6 +249,14 @@ func Directory(fsys disk.FS, dir string, shallow bool) (Report, error) {
 		r.Partitions = append(r.Partitions, p)
 	}
 	return r, nil
+}
+
+// plain is text as it is, and quoted where it holds what is no text: a finding is a line, whatever a file says.
+func plain(name string) string {
+	if q := strconv.Quote(name); q != `"`+name+`"` {
+		return q
+	}
+	return name
 }
 
 func isPartition(name string) bool {

@@ -97,6 +97,7 @@ func TestNamesFilePlaceAndReason(t *testing.T) {
 		{"/recovery-point-offset-checkpoint", "above the log's end", replace(fmt.Sprint(clean.End), "9999"), fmt.Sprintf("(offset 9999): says that t-0 was flushed to 9999, it ends at %d", clean.End)},
 		{"/recovery-point-offset-checkpoint", "a partition is missing", whole("0\n0\n"), "does not name t-0"},
 		{"/recovery-point-offset-checkpoint", "a partition that is not there", whole(fmt.Sprintf("0\n2\nt 0 %d\nu 3 4\n", clean.End)), "(offset 4): names u-3, which is not there"},
+		{"/recovery-point-offset-checkpoint", "a name that is no text", whole(fmt.Sprintf("0\n2\nt 0 %d\n\xe4\x1b[2J 3 4\n", clean.End)), `(offset 4): names "\xe4\x1b[2J-3", which is not there`},
 		{"/log-start-offset-checkpoint", "count", replace("\n1\n", "\n2\n"), `has 1 entries and says "2"`},
 		{"/log-start-offset-checkpoint", "above the log's end", replace(" 5", " 99999"), fmt.Sprintf("(offset 99999): says that t-0 begins at 99999, it ends at %d", clean.End)},
 		{"/replication-offset-checkpoint", "no number", replace("t 0 ", "t 0 x"), "entry 0 is "},
