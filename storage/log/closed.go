@@ -15,6 +15,15 @@ import (
 // but that snapshot and what stands at the end of the newest segment: somebody may have changed the file since.
 func (l *Log) openClean(o Options, found []segmentFiles, report *Report) error {
 	seg := l.last()
+	point := o.RecoveryPoint
+	known := l.closedAt(point, seg)
+	end, pos, err := l.tail(seg, report)
+	if err != nil && !isCorrupt(err) {
+		return err
+	}
+	if l.closedBefore(seg, point) || known && err != nil && end >= point && !faults.trustClose {
+		return l.goOn(o, found, report)
+	}
 	for i, f := range found {
 		if (l.segs[i].size > 0 || l.segs[i] != seg) && !(f.index && f.time) {
 			if err := l.makeIndexes(l.segs[i], report); err != nil {
@@ -26,24 +35,18 @@ func (l *Log) openClean(o Options, found []segmentFiles, report *Report) error {
 		s.synced.Store(true)
 	}
 	l.active = active{size: seg.size, maxTimestamp: batch.NoTimestamp, maxOffset: seg.base}
-	point := o.RecoveryPoint
-	known := l.closedAt(point, seg)
-	end, pos, err := l.tail(seg, report)
 	if faults.trustClose && known {
 		end, err = point, nil
 	}
 	switch {
 	case err == nil && (end <= point || !known):
 		l.end = end
-	case err != nil && !isCorrupt(err):
-		return err
 	case !known:
 		return l.damaged(err, seg)
 	case end < point:
 		return l.openTorn(seg, end, pos, point, err, report)
 	default:
-		l.logger.Warn("log goes on behind where it was closed in order: what follows is read as after a crash", l.field(), zap.Int64("offset", int64(point)), zap.String("segment", seg.log.path), zap.Int64("bytes", seg.size))
-		return l.recover(o, found, true, report)
+		return l.goOn(o, found, report)
 	}
 	if l.end < point {
 		report.Lost = point - l.end
@@ -77,6 +80,21 @@ func (l *Log) openClean(o Options, found []segmentFiles, report *Report) error {
 		}
 	}
 	return nil
+}
+
+// goOn opens a log that has more than it had when it was closed in order.
+func (l *Log) goOn(o Options, found []segmentFiles, report *Report) error {
+	seg := l.last()
+	l.logger.Warn("log goes on behind where it was closed in order: what follows is read as after a crash", l.field(), zap.Int64("offset", int64(o.RecoveryPoint)), zap.String("segment", seg.log.path), zap.Int64("bytes", seg.size))
+	return l.recover(o, found, true, report)
+}
+
+// closedBefore says whether the log was closed in order at an offset in front of its newest segment: that has come since. Were
+// it gone on with, a kill would cut what is appended to it, behind a hole that a recovery takes for a lost tail. A segment
+// that a roll has begun has a snapshot, and so has the one in which a log was closed whose checkpoint is of an earlier time.
+func (l *Log) closedBefore(seg *segment, point batch.Offset) bool {
+	n := len(l.snapshots)
+	return n > 0 && l.snapshots[n-1] == point && point < seg.base && point > l.segs[0].base
 }
 
 // closedAt says whether the log was closed in order at an offset, with this its newest segment. The checkpoint and the snapshot say

@@ -314,3 +314,43 @@ func TestTornAndWrittenTo(t *testing.T) {
 		t.Error("the segment was changed")
 	}
 }
+
+// TestSegmentsThatCameSince: a file that somebody put beside a log that was closed in order neither ends it elsewhere nor keeps it
+// from being opened, and what is appended then outlives kills and stops.
+func TestSegmentsThatCameSince(t *testing.T) {
+	for name, c := range map[string]struct {
+		base batch.Offset
+		from int64 // of the bytes of the newest segment; -1: none
+		size int64
+	}{
+		"torn, at the log end":           {40, 0, 40},
+		"zeroes, at the log end":         {40, -1, 40},
+		"empty, at the log end":          {40, -1, 0},
+		"empty, far behind it":           {5000, -1, 0},
+		"torn, far behind it":            {5000, 0, 40},
+		"other offsets', far behind it":  {5000, 0, 200},
+		"other offsets', at the log end": {40, 0, 200},
+	} {
+		for _, clean := range []bool{true, false} {
+			x := newLived(t)
+			x.o.HighWatermark = 1 << 40
+			x.o.LowerRecoveryPoint = func(o batch.Offset) error { x.o.RecoveryPoint = min(o, x.o.RecoveryPoint); return nil }
+			x.add(20)
+			x.ok(x.log.Roll())
+			x.add(20)
+			x.stops()
+			b := make([]byte, c.size)
+			if c.from >= 0 {
+				copy(b, x.fs.Bytes(x.o.Dir + "/" + fileName(20, suffixLog))[c.from:])
+			}
+			x.fs.Put(x.o.Dir+"/"+fileName(c.base, suffixLog), b)
+			r, _ := x.open(clean)
+			if x.log.end != 40 || r.Lost != 0 || len(r.Damage) > 0 {
+				t.Errorf("%s, clean %v: the log ends at %d: %+v", name, clean, x.log.end, r)
+				continue
+			}
+			x.readsAll(0, 40)
+			x.goesOn(name)
+		}
+	}
+}
