@@ -181,7 +181,6 @@ func (b *Broker) openStore(o Options) error {
 		return err
 	}
 	b.store = store
-	store.SetBrokerEpoch(store.PreviousBrokerEpoch()) // a start that fails before it registers leaves the mark as it was
 	for _, err := range store.Failures() {
 		b.lostBefore[err.Error()] = true
 	}
@@ -207,10 +206,8 @@ func (b *Broker) startController(o Options) error {
 		}
 		rl = opened
 	}
-	if rl.Self() == 0 {
-		if err := b.nothingToLose(dir); err != nil {
-			return errors.Join(err, rl.Close())
-		}
+	if err := b.isNewest(rl, dir); err != nil {
+		return errors.Join(err, rl.Abandon())
 	}
 	c, err := controller.Start(b.running, controller.Options{
 		NodeID: b.nodeID, ClusterID: b.foundedAs(o), Directory: b.store.DirectoryID(), RaftLog: rl,
@@ -237,12 +234,31 @@ func (b *Broker) startController(o Options) error {
 	return nil
 }
 
-// nothingToLose refuses to found a cluster where partitions lie: that would make
-// strays of them.
+// isNewest refuses metadata that is older than the data directories, or empty: what
+// has been made since, topics above all, would be gone without a word, and partitions
+// be made strays. Of older metadata only that is known here of which a stop in order
+// tells; a broker epoch is the index of the entry that registered the broker.
+func (b *Broker) isNewest(rl raftlog.Log, metadata string) error {
+	if rl.Self() == 0 {
+		return b.nothingToLose(metadata)
+	}
+	last, err := rl.LastIndex()
+	if epoch := b.store.ClosedUnder(); err == nil && epoch > int64(last) {
+		err = fmt.Errorf("%w of their time: %s ends at entry %d, and they were closed under broker epoch %d; bring back the newest copy of it, or remove .kafka_cleanshutdown from them to go on with what this one knows",
+			ErrNoMetadata, metadata, last, epoch)
+	}
+	return err
+}
+
+// nothingToLose refuses to found a cluster where partitions lie, or where a broker
+// has stopped in order.
 func (b *Broker) nothingToLose(metadata string) error {
 	if found := b.store.Unopened(); len(found) > 0 {
 		return fmt.Errorf("%w of Millrace's: %s-%d is there, and %s does not know it; use an empty directory, or what 'millrace import' makes of one that Apache Kafka has written",
 			ErrNoMetadata, found[0].Topic, found[0].Partition, metadata)
+	}
+	if epoch := b.store.ClosedUnder(); epoch >= 0 {
+		return fmt.Errorf("%w of Millrace's: they were closed under broker epoch %d, and %s knows of none; bring back a copy of it, or use an empty directory", ErrNoMetadata, epoch, metadata)
 	}
 	return nil
 }

@@ -42,6 +42,9 @@ func (s *Store) Close(clean bool) error {
 }
 
 func (s *Store) closeDir(d *directory, logs map[partitionKey]*log.Log, brokerEpoch int64) error {
+	if brokerEpoch < 0 {
+		brokerEpoch = d.mark // no broker has registered
+	}
 	errs := []error{sideBySide(logs, (*log.Log).Close)}
 	keep := s.notOpen(d)
 	for i := range checkpointFiles {

@@ -39,6 +39,7 @@ type directory struct {
 	health   *log.Directory
 	lock     io.Closer
 	clean    bool
+	mark     int64 // the broker epoch of the last stop, if that was a clean one that said it; else -1
 
 	// Under mu, which is taken last and held while a checkpoint is written.
 	mu          sync.Mutex
@@ -154,7 +155,8 @@ func (s *Store) openDir(d *directory) error {
 	switch {
 	case err == nil:
 		d.clean = true
-		if e := decodeClean(mark); s.cleanDirsCount == 0 || e == s.previousEpoch {
+		d.mark = decodeClean(mark)
+		if e := d.mark; s.cleanDirsCount == 0 || e == s.previousEpoch {
 			s.previousEpoch = e
 		} else {
 			s.previousEpoch = -1

@@ -213,7 +213,7 @@ func (s *Store) open(paths []string) error {
 			return fmt.Errorf("data directory %s is named twice", path)
 		}
 		seen[path] = true
-		d := &directory{path: path, health: &log.Directory{Told: s.failed}, found: map[partitionKey]bool{}, futures: map[partitionKey]string{}}
+		d := &directory{path: path, mark: -1, health: &log.Directory{Told: s.failed}, found: map[partitionKey]bool{}, futures: map[partitionKey]string{}}
 		s.dirs = append(s.dirs, d)
 		err := s.openDir(d)
 		if errors.Is(err, ErrLocked) || errors.Is(err, ErrIdentity) || errors.Is(err, ErrMeta) || errors.Is(err, ErrUnfinished) {
@@ -341,7 +341,19 @@ func (s *Store) PreviousBrokerEpoch() int64 {
 	return s.previousEpoch
 }
 
-// SetBrokerEpoch says what a clean stop will note.
+// ClosedUnder is the newest broker epoch that was noted at a clean stop of any of the directories which say whose they are; -1
+// where none does.
+func (s *Store) ClosedUnder() int64 {
+	newest := int64(-1)
+	for _, d := range s.dirs {
+		if d.meta.clusterID != "" {
+			newest = max(newest, d.mark)
+		}
+	}
+	return newest
+}
+
+// SetBrokerEpoch says what a clean stop will note. Until then it leaves the marks as they were.
 func (s *Store) SetBrokerEpoch(e int64) {
 	s.mu.Lock()
 	s.brokerEpoch = e

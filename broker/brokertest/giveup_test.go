@@ -61,6 +61,35 @@ func TestGivesUpWhenTheMetadataDiskIsFull(t *testing.T) {
 	}
 }
 
+// Topics without records are known to the metadata alone. A start does not forget them
+// when that is gone, or is put back as it was earlier, and each start says so.
+func TestOlderMetadataIsNoMetadata(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, n *Node) {
+		n.Stop()
+		older := n.raft.Crash()
+		n.Start()
+		if _, err := kadm.NewClient(n.Client()).CreateTopic(t.Context(), 3, 1, nil, "without-records"); err != nil {
+			t.Fatal(err)
+		}
+		n.Stop()
+		metadata := n.raft
+		for _, what := range []string{"gone", "older", "gone", "older"} {
+			n.raft = raftlog.NewMemory()
+			if what == "older" {
+				n.raft = older.Crash()
+			}
+			if err := n.StartError(); !errors.Is(err, broker.ErrNoMetadata) || !strings.Contains(err.Error(), "broker epoch") || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%s: the start ends with %v", what, err)
+			}
+		}
+		n.raft = metadata
+		n.Start()
+		if got, err := kadm.NewClient(n.Client()).ListTopics(t.Context()); err != nil || !got.Has("without-records") {
+			t.Errorf("%v, %v", got.Names(), err)
+		}
+	})
+}
+
 // A directory that holds partitions is not founded anew when its metadata is gone:
 // the new cluster would know none of them and put them all aside.
 func TestLostMetadataIsNoNewCluster(t *testing.T) {
