@@ -83,7 +83,7 @@ var (
 	// ErrMetadataDirectory: the data directory that holds the metadata was given up.
 	ErrMetadataDirectory = errors.New("the directory of the metadata has failed")
 	// ErrNoMetadata: the data directories have been used, and there is no metadata
-	// of Millrace's that belongs to them: none at all, Apache Kafka's, or older one.
+	// of Millrace's that belongs to them: none at all, or Apache Kafka's.
 	ErrNoMetadata = errors.New("the data directories have no metadata")
 )
 

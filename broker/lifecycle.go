@@ -234,18 +234,19 @@ func (b *Broker) startController(o Options) error {
 	return nil
 }
 
-// isNewest refuses metadata that is older than the data directories, or empty: what
-// has been made since, topics above all, would be gone without a word, and partitions
-// be made strays. Of older metadata only that is known here of which a stop in order
-// tells; a broker epoch is the index of the entry that registered the broker.
+// isNewest refuses to go on without metadata where a broker has been, and says so
+// where they are of an earlier time than the data directories, as after a copy was
+// brought back: topics that were made since are not known. Only what a stop in order
+// has left tells of that here, as a broker epoch is the index of the entry that
+// registered the broker; logs with records tell of it later (tellAhead).
 func (b *Broker) isNewest(rl raftlog.Log, metadata string) error {
 	if rl.Self() == 0 {
 		return b.nothingToLose(metadata)
 	}
 	last, err := rl.LastIndex()
 	if epoch := b.store.ClosedUnder(); err == nil && epoch > int64(last) {
-		err = fmt.Errorf("%w of their time: %s ends at entry %d, and they were closed under broker epoch %d; bring back the newest copy of it, or remove .kafka_cleanshutdown from them to go on with what this one knows",
-			ErrNoMetadata, metadata, last, epoch)
+		b.log.Warn("the metadata are older than the last stop: topics and configs that were made since are not in them",
+			zap.String("metadata", metadata), zap.Uint64("last entry", last), zap.Int64("stopped under broker epoch", epoch))
 	}
 	return err
 }
