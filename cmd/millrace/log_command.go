@@ -180,7 +180,7 @@ func writeFields(out *bufio.Writer, fields []check.Field) {
 		case []byte:
 			out.WriteString(bytesText(v))
 		case string:
-			out.WriteString(strconv.Quote(v))
+			out.WriteString(bytesText([]byte(v)))
 		case []check.Item:
 			out.WriteByte('[')
 			for i, x := range v {
@@ -231,14 +231,13 @@ func fieldsJSON(fields []check.Field) []field {
 		}
 		switch v := f.Value.(type) {
 		case []byte:
-			switch {
-			case v == nil:
+			if v == nil {
 				out = append(out, field{name, nil})
-			case utf8.Valid(v):
-				out = append(out, field{name, string(v)})
-			default:
-				out = append(out, field{name + "Base64", base64.StdEncoding.EncodeToString(v)})
+			} else {
+				out = append(out, textJSON(name, string(v)))
 			}
+		case string:
+			out = append(out, textJSON(name, v))
 		case []check.Item:
 			list := [][]field{}
 			for _, x := range v {
@@ -250,6 +249,14 @@ func fieldsJSON(fields []check.Field) []field {
 		}
 	}
 	return out
+}
+
+// textJSON is text as it is, and bytes that are none under another name: JSON cannot hold them.
+func textJSON(name, v string) field {
+	if utf8.ValidString(v) {
+		return field{name, v}
+	}
+	return field{name + "Base64", base64.StdEncoding.EncodeToString([]byte(v))}
 }
 
 func writeJSON(out *bufio.Writer, fields []field) error {

@@ -120,6 +120,22 @@ func TestLogCommand(t *testing.T) {
 	}
 }
 
+// TestLogDumpOfNoText: names and lines with bytes that are no text are shown as keys and values with such bytes are.
+func TestLogDumpOfNoText(t *testing.T) {
+	dir := dataDir(t)
+	if err := os.WriteFile(filepath.Join(dir, "cleaner-offset-checkpoint"), []byte("0\n1\n\xe4\xff 0 3\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for want, args := range map[string][]string{
+		"checkpoint topic=base64:5P8= partition=0 offset=3":                         {"log", "dump", dir},
+		`"kind":"checkpoint","topicBase64":"5P8=","partition":0,"offset":3}` + "\n": {"log", "dump", "--json", dir},
+	} {
+		if code, out, _ := try(t, neverRun(t), nil, args...); code != 0 || !strings.Contains(out, want) {
+			t.Errorf("%v ends with %d and lacks %q:\n%s", args, code, want, out)
+		}
+	}
+}
+
 // TestVerifyOfAKilledLog spoils a byte in the middle of a log that was not closed in order, and then of its last batch. What
 // the next start cuts is told, and where batches go that can be read the directory is not sound.
 func TestVerifyOfAKilledLog(t *testing.T) {
