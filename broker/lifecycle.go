@@ -246,7 +246,7 @@ func (b *Broker) isNewest(rl raftlog.Log, metadata string) error {
 	last, err := rl.LastIndex()
 	if epoch := b.store.ClosedUnder(); err == nil && epoch > int64(last) {
 		b.log.Warn("the metadata are older than the last stop: topics and configs that were made since are not in them",
-			zap.String("metadata", metadata), zap.Uint64("last entry", last), zap.Int64("stopped under broker epoch", epoch))
+			zap.String("metadata", metadata), zap.Uint64("last_entry", last), zap.Int64("stopped_under_broker_epoch", epoch))
 	}
 	return err
 }
