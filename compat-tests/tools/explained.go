@@ -116,6 +116,8 @@ var explained = []Explained{
 		"level 1 of kraft.version is advertised when voters can be changed"),
 	explain(`api-versions -C: output: only Kafka's: "(Vote|BeginQuorumEpoch|EndQuorumEpoch|AlterPartition|Envelope|FetchSnapshot|BrokerRegistration|BrokerHeartbeat|AllocateProducerIds|ControllerRegistration|AssignReplicasToDirs|UpdateRaftVoter)\(`,
 		"how the nodes of a cluster speak among themselves is Millrace's own"),
+	explain(`api-versions.*: output: only (ours|Kafka's): "(\\t)?(GetTelemetrySubscriptions|PushTelemetry)\(`,
+		"telemetry is told of while somebody subscribes, as the play of client metrics does: in Kafka, while a plugin takes what is pushed"),
 }
 
 // isExplained says whether a difference is meant, and counts it.
