@@ -42,12 +42,13 @@ func longestLog(root, topic string) (path string, content []byte, err error) {
 	return path, content, nil
 }
 
+// cutLog takes the half of a log: of less, all might be what nobody had an answer for yet.
 func cutLog(root string) (string, error) {
 	path, content, err := longestLog(root, "load-0")
 	if err != nil {
 		return "", err
 	}
-	return "cut the end of " + path, os.Truncate(path, int64(len(content)-1000))
+	return "cut the end of " + path, os.Truncate(path, int64(len(content)/2))
 }
 
 // repeatBatch puts the last batch of a log behind itself, under the next offsets: its checksum does not cover those.
