@@ -13,7 +13,7 @@ import (
 func TestNobodyWaitsForALogOnItsWayToBeOpen(t *testing.T) {
 	h := newHouse(t, "/a", "/b")
 	h.add(h.log("t", 1, 0), 10)
-	f := h.fill()
+	h.fill()
 	h.fs.Kill()
 	h.open()
 	l := h.log("t", 1, 0)

@@ -95,7 +95,7 @@ func TestMove(t *testing.T) {
 	if got := fmt.Sprint(h.holders(partitionKey{"t", 0})); got != "[/a /b deleted]" {
 		t.Fatalf("called off: %s", got)
 	}
-	f = h.fill()
+	h.fill()
 	want, err := whole(l)
 	h.ok(err)
 	moved, touched, err := h.s.FinishMove("t", [16]byte{1}, 0)
@@ -302,14 +302,14 @@ func TestMoveWaitsForDescriptors(t *testing.T) {
 	for after := range 9 {
 		h := newHouse(t, "/a", "/b")
 		h.add(h.log("t", 1, 0), 10)
-		f := h.fill()
+		h.fill()
 		h.fs.Kill()
 		h.open()
 		l := h.log("t", 1, 0)
 		want, err := whole(l)
 		h.ok(err)
 		h.scarce(after)
-		f, err = h.s.ResumeMove("t", [16]byte{1}, 0)
+		f, err := h.s.ResumeMove("t", [16]byte{1}, 0)
 		if at, to := h.s.PlaceOf("t", 0); at != "/a" || to != "/b" {
 			t.Errorf("after %d files it is at %q, and on its way to %q", after, at, to)
 		}
