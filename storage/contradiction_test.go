@@ -39,12 +39,18 @@ func TestHoleWithoutRecoveryPoint(t *testing.T) {
 			if r, err := check.Directory(x.fs, "/data", false); err != nil || !r.Sound() {
 				t.Errorf("the checker says %v, %v", r.All(), err)
 			}
-			x.open()
-			want := fmt.Sprint(span(3, 10, 20, 41))
-			if got := fmt.Sprint(x.reads(x.log(Where{Directory: x.s.DirectoryID()}))); got != want {
-				t.Errorf("read is %s, want %s; it said %v", got, want, x.logs.All())
-			}
+			x.opensWith(span(3, 10, 20, 41))
 		})
+	}
+}
+
+// opensWith is that a start reads some offsets, and no others.
+func (x *handled) opensWith(offsets []batch.Offset) {
+	x.t.Helper()
+	x.open()
+	want := fmt.Sprint(offsets)
+	if got := fmt.Sprint(x.reads(x.log(Where{Directory: x.s.DirectoryID()}))); got != want {
+		x.t.Errorf("read is %s, want %s; it said %v", got, want, x.logs.All())
 	}
 }
 
@@ -57,11 +63,7 @@ func TestCleanedWithoutRecoveryPoint(t *testing.T) {
 	if r, err := check.Directory(x.fs, "/data", false); err != nil || !r.Sound() {
 		t.Errorf("the checker says %v, %v", r.All(), err)
 	}
-	x.open()
-	want := fmt.Sprint(span(3, 10, 20, 40))
-	if got := fmt.Sprint(x.reads(x.log(Where{Directory: x.s.DirectoryID()}))); got != want {
-		t.Errorf("read is %s, want %s; it said %v", got, want, x.logs.All())
-	}
+	x.opensWith(span(3, 10, 20, 40))
 }
 
 // TestLogStartBehindTheEnd: a log that was closed in order where it ends is not emptied because the checkpoint of log
